@@ -14,16 +14,15 @@ from blindspot.app import study, who
 from blindspot.app.components.behaviour import behaviour, style
 from blindspot.app.components.header import header
 from blindspot.app.components.marks import notice
-from blindspot.app.components.path_bar import path
+from blindspot.app.components.path_bar import path_above
 from blindspot.app.components.sign_in import sign_in
 from blindspot.app.entry import THROUGH_MAIN
-from blindspot.app.markup import Html, show
+from blindspot.app.markup import show
 from blindspot.app.per_run import one_run
 from blindspot.backend.checking.building import is_of_file
 from blindspot.backend.core.made_from import is_check, log_run_name
 from blindspot.backend.core.study import Study
 from blindspot.db.errors import BlindspotError
-from blindspot.db.people import Person
 
 PAGES = {
     "Home": "home",
@@ -71,9 +70,9 @@ def _main() -> None:
         return
     st.set_page_config(page_title=f"{page.title} · {name}")
     show(header(name, page.title, person, _empty_pages(opened)))
-    show(_path(opened, page.title, person))
-    st.session_state[THROUGH_MAIN] = True
-    page.run()
+    with path_above(opened, page.title, person):
+        st.session_state[THROUGH_MAIN] = True
+        page.run()
 
 
 NEEDS_RETRIEVERS = ["Compare", "Relations", "Slices", "Map", "Experiments"]
@@ -100,15 +99,6 @@ def _empty_pages(open_study: Study) -> list[str]:
         logging.getLogger(__name__).exception("the pages of a study failed")
         return []
     return without if has_facts else [*without, "Relations"]
-
-
-def _path(open_study: Study, page: str, person: Person | None) -> Html:
-    """Return the path, or an empty path if computing it fails; the page itself then says what is wrong with the study."""
-    try:
-        return path(open_study, page, person)
-    except Exception:
-        logging.getLogger(__name__).exception("the path failed")
-        return Html("")
 
 
 if __name__ == "__main__":

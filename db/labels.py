@@ -135,10 +135,14 @@ class Labels(PerThread):
         )
         return {row[0] for row in rows}
 
-    def has_labelled(self, annotator: str) -> bool:
-        """Return whether the annotator has ever stored a label."""
-        found = self.connection.execute("SELECT EXISTS (SELECT 1 FROM label_event WHERE annotator = ?)", (annotator,))
-        return bool(found.fetchone()[0])
+    def has_labelled(self, annotator: str) -> tuple[bool, bool]:
+        """Return whether the annotator, and whether anyone, has ever stored a label."""
+        found = self.connection.execute(
+            "SELECT EXISTS (SELECT 1 FROM label_event WHERE annotator = ?), EXISTS (SELECT 1 FROM label_event)",
+            (annotator,),
+        )
+        own, anyones = found.fetchone()
+        return bool(own), bool(anyones)
 
     def undoable_events(self, annotator: str, count: int = 50) -> list[LabelEvent]:
         """Return the annotator's last events that can be undone, the last first, so that the key `Z` still works after

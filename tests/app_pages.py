@@ -119,6 +119,12 @@ class Page:
         """Return the visible text of each part of the page that matches a regular expression."""
         return [words(found) for found in re.findall(pattern, self.html, re.DOTALL)]
 
+    def next_step(self) -> tuple[str, str] | None:
+        """Return the words and the address of the one next step of the path; None if there is none."""
+        found = re.findall(r'<a href="([^"]*)"[^>]*class="next".*?</a>', self.html, re.DOTALL)
+        assert len(found) <= 1
+        return (self.part('<a [^>]*class="next".*?</a>')[0], unescape(found[0])) if found else None
+
     def links(self) -> list[str]:
         return [unescape(address) for address in re.findall(r'href="([^"]*)"', self.html)]
 

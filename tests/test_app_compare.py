@@ -5,7 +5,9 @@ import re
 import pytest
 
 from blindspot.analysis.intervals import tango
+from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import relation_label
+from blindspot.app.markup import tag
 from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_runs, compare_with
@@ -97,7 +99,7 @@ def test_another_measure_fills_the_tables_and_the_conclusion(study):
     made = compare_with(study, "alpha", "beta", ComparisonOptions(k=5, by="relation", measure="mrr"))
     both = made.figures_at[5]
     assert "MRR@k, %" in page.text and significance_sentence(both, 4) in page.text
-    assert f"oracle {100 * made.figures_at[1].oracle.value:.1f}" in row(page, "oracle")
+    assert f"either run {100 * made.figures_at[1].oracle.value:.1f}" in row(page, "either run")
     assert row(page, "place of birth (P19)").startswith(
         f"place of birth (P19) 3 {100 * made.groups['P19'].a.value:.1f} {100 * made.groups['P19'].b.value:.1f}"
     )
@@ -108,9 +110,22 @@ def test_another_measure_fills_the_tables_and_the_conclusion(study):
 def test_a_sentence_above_the_relations_says_if_none_is_certain(study):
     page = compare(study, k=5)
     assert "In no relation alone do the runs differ reliably: every p is above 0.05." in page.text
-    assert "In no group of frequencies alone do" in compare(study, k=5, groups="bucket").text
-    aside = page.part('<th [^>]*class="aside".*?</th>')
-    assert aside == ["n", "both", "none"], "narrow windows leave out these columns"
+    assert "In no frequency group alone do" in compare(study, k=5, groups="bucket").text
+    wide = page.part('<th [^>]*class="wide".*?</th>')
+    assert wide[-6:] == ["n", "p", "both", "only A", "only B", "none"], "narrow windows leave out these columns"
+    assert page.part("<summary>All columns</summary>"), "and show them on demand"
+    assert "All columns" not in scrolling(tag("table", tag("tr", tag("td", "1")), cls="wider"))
+
+
+def test_next_leads_to_the_questions_that_only_the_better_of_these_runs_answers(study):
+    assert compare(study).next_step() == (
+        "Next: read the 2 questions that only alpha answers",
+        "question?a=alpha&b=beta&cell=only_a",
+    )
+    assert compare(study, a="beta", b="alpha", k=2, relation="P50").next_step() == (
+        "Next: read the 1 question that only beta answers",
+        "question?a=beta&b=alpha&k=2&cell=only_a&relation=P50",
+    )
 
 
 def test_groups_by_bucket_and_every_count_opens_its_questions(study):
@@ -140,7 +155,7 @@ def test_the_page_says_what_the_command_says(study):
     for k, both in made.figures_at.items():
         low, high = 100 * both.difference.estimate.low, 100 * both.difference.estimate.high
         assert signed_ends(low, high) in row(page, "ahead"), k
-        assert f"{signed_number(100 * made.macro[k].difference.estimate.low)} to" in row(page, "macro")
+        assert f"{signed_number(100 * made.macro[k].difference.estimate.low)} to" in row(page, "mean of relations")
 
 
 def test_a_slice_in_the_address_filters_everything(study):

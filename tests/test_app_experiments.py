@@ -2,11 +2,11 @@
 
 import pytest
 
-from blindspot.app.components.experiments import _counted_words, claim_words
+from blindspot.app.components.experiments import _counted_words, _same_figure, finding
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.study import Study
-from blindspot.backend.experiments.cost import planned_parts
-from blindspot.backend.experiments.papers import EXPERIMENTS
+from blindspot.backend.experiments.cost import next_without_training, planned_parts
+from blindspot.backend.experiments.papers import EXPERIMENTS, WITHOUT_TRAINING
 from blindspot.backend.experiments.running import run_experiment
 from blindspot.backend.text.number_words import quantity
 from tests.app_pages import HOSTILE, Page
@@ -29,14 +29,28 @@ def test_every_experiment_is_there_to_ask(study):
     assert all(name in page.text and each.asks in page.text for name, each in EXPERIMENTS.items())
     assert {f"experiments?experiment={name}" for name in EXPERIMENTS} <= set(page.links())
     page = Page(study.folder, "experiments", experiment="denoised-by-rank")
-    chosen = next(each for each in page.app.selectbox if each.label == "Experiment")
-    assert len(chosen.options) == len(EXPERIMENTS) and "denoised-by-rank" in chosen.value
+    assert "experiments" in page.links(), "leads back to all of them"
     assert (
         EXPERIMENTS["denoised-by-rank"].asks in page.text
         and "blindspot experiment denoised-by-rank --plan" in page.text
     )
     waiting, there = planned_parts(study, "denoised-by-rank").as_words()
     assert f"To be made: {waiting}; there already: {there}." in page.text, "of the full experiment, beside its button"
+    assert {button.label for button in page.app.button} >= {"Run", "Run the small version"}
+
+
+def test_the_page_offers_the_next_experiment_that_trains_nothing(study, tmp_path):
+    study = copied(study, tmp_path / "s")
+    name, planned = next_without_training(study, set())
+    assert experiments_offered(study) == [f"Run {name}"] and planned.waiting
+    later, _ = next_without_training(study, {name})
+    assert WITHOUT_TRAINING.index(later) > WITHOUT_TRAINING.index(name)
+    assert next_without_training(study, set(WITHOUT_TRAINING)) is None
+
+
+def experiments_offered(study):
+    page = Page(study.folder, "experiments")
+    return [button.label.partition(" (")[0] for button in page.app.button if button.label.startswith("Run ")]
 
 
 def test_a_result_stands_with_its_claims_and_its_word(study, tmp_path):
@@ -47,28 +61,39 @@ def test_a_result_stands_with_its_claims_and_its_word(study, tmp_path):
     tested = f"{quantity(len(words), 'claim')} of the papers tested"
     assert f"{tested}{_counted_words(words)}; 1 of {len(EXPERIMENTS)} experiments has run." in overview.text
     assert "not run" not in overview.text
-    first = next(each for each in overview.links() if each.startswith("experiments?experiment="))
-    assert first == "experiments?experiment=retrieval", "what ran comes first"
+    offered, first = [each for each in overview.links() if each.startswith("experiments?experiment=")][:2]
+    assert offered != first == "experiments?experiment=retrieval", "below the one to run next, what ran comes first"
     page = Page(study.folder, "experiments", experiment="retrieval")
-    assert found["verdict"] in page.text and found["sentence"] in page.text
-    (lead,) = page.part('<p class="lead">.*?</p>')
-    assert lead.startswith(found["sentence"]) and "n = " in lead
+    (answer,) = page.part("<h1.*?</h1>")
+    assert answer == finding(found) and answer.lower().startswith(found["verdict"]) and "n = " in answer
+    assert answer in overview.text, "the finding stands beside the experiment that has run"
     for claim in found["claims"]:
-        assert claim_words(claim["says"]) in page.text and f"n = {claim['n']}" in page.text
+        assert claim["says"] in page.text and f"n = {claim['n']}" in page.text
     for cell in found["cells"]:
         assert f"{100 * cell['value']:.1f}" in page.text
     assert "births/dev @5" in page.text
 
 
-def test_verdicts_are_counted_and_lines_named_in_words():
+def test_verdicts_are_counted_and_the_finding_is_a_sentence():
     assert _counted_words(["inconclusive"]) == ", inconclusive"
     assert _counted_words(["inconclusive"] * 2) == ", both inconclusive"
     assert _counted_words(["supported"] * 3) == ", all 3 supported"
     assert _counted_words(["inconclusive", "supported", "supported"]) == ": 2 supported, 1 inconclusive"
-    assert claim_words("other ent, bucket 6 less bucket 7: m is better on frequent entities") == (
-        "Entities outside the training questions, more frequent (bucket 6) less rarer (bucket 7): "
-        "m is better on frequent entities"
+    claim = {"says": "m is better", "about": "group 6 less group 7", "word": "inconclusive", "because": "only 2 seeds"}
+    claim |= {"difference": 0.055, "low": -0.056, "high": 0.165, "n": 145}
+    result = {"verdict": "inconclusive", "claims": [claim], "sentence": "It is inconclusive.", "unit": "%"}
+    assert finding(result) == (
+        "Inconclusive here (only 2 seeds): “m is better”: +5.5 points (\N{MINUS SIGN}5.6 to +16.5), n = 145."
     )
+    assert finding({**result, "verdict": "no finding"}) == "It is inconclusive.", "no claim has this verdict"
+
+
+def test_two_claims_with_one_figure_say_why():
+    first = {"ahead": ["row", "m"], "behind": None}
+    second = {"ahead": ["row", "m"], "behind": ["row", "BM25"]}
+    cells = [{"row": "row", "column": "BM25", "value": 0.0}]
+    assert "BM25's own difference, which is taken off it, is 0" in _same_figure(second, first, cells)
+    assert not _same_figure(second, first, [{**cells[0], "value": 0.1}]) and not _same_figure(first, second, cells)
 
 
 def test_a_result_is_data(study, tmp_path):
@@ -90,6 +115,6 @@ def test_a_result_of_an_experiment_that_is_gone_stays_readable(study, tmp_path):
     write_json(path, {**read_json(path), "experiment": "joint", "asks": "Are both better together?"})
     assert "Are both better together?" in Page(study.folder, "experiments").text
     page = Page(study.folder, "experiments", experiment="joint")
-    assert "Are both better together?" in page.text and found["sentence"] in page.text
+    assert "Are both better together?" in page.text and finding(found) in page.text
     assert "This version cannot run this experiment" in page.text and "--plan" not in page.text
     assert "experiment retrieval --plan" in Page(study.folder, "experiments", experiment="retrieval").text

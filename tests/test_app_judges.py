@@ -63,7 +63,7 @@ def test_the_curve_is_on_home_judge_and_training(whole, page):
         "40 questions of dev, 95% intervals. Dev questions are used only for measuring, never for training."
         in shown.text
     )
-    assert "Add a point" in [button.label for button in shown.app.button]
+    assert "Measure now" in [button.label for button in shown.app.button]
     assert "Adapter" not in shown.text  # there is no dense index
 
 
@@ -73,15 +73,14 @@ def test_the_tab_says_first_what_the_next_labels_are_expected_to_add(study):
     expected = [{"value": 0.02, "low": 0.01, "high": 0.03}] * 3
     uses = [
         {"use": "reranker", "now": None, "expected": expected, "lacking": ""},
-        {"use": "gold", "now": None, "expected": [], "lacking": "judge gold first: blindspot batch gold"},
+        {"use": "gold", "now": None, "expected": [], "lacking": "judge gold first", "command": "blindspot batch gold"},
     ]
     write_json(study.folder / "label_forecast.json", {"labels": 30, "questions": 30, "last_event": 30, "uses": uses})
     page = Page(study.folder, "training", "lea", tab="curve")
-    (sentence,) = page.part('<p class="lead">.*?</p>')
-    assert sentence.startswith(
+    assert page.part("<h1>.*?</h1>") == [
         "300 more labels are expected to raise a reranker: +2.0 points of Success@1 (+1.0 to +3.0)."
-    )
-    assert "With 30 settled pairs a reranker has a Success@1 of" in sentence
+    ]
+    assert "With 30 settled pairs a reranker has a Success@1 of" in page.text
     assert "+2.0 +1.0 to +3.0" in page.text and "doubtful gold, wrong passages found judge gold first" in page.text
     assert "blindspot batch gold" not in page.text
 
@@ -94,10 +93,11 @@ def test_without_labels_the_tab_says_what_bm25_finds(whole, tmp_path):
     for folder in bare.path("learning_curve").glob("*"):
         shutil.rmtree(folder)
     page = Page(bare.folder, "training", "lea", tab="curve")
-    (sentence,) = page.part('<p class="lead">.*?</p>')
-    assert re.match(
-        r"Without labels bm25-dev has a Success@1 of [\d.]+ \([\d.]+–[\d.]+\) on \d+ questions\. No point yet", sentence
+    (sentence,) = page.part("<h1>.*?</h1>")
+    assert re.fullmatch(
+        r"Without labels bm25-dev has a Success@1 of [\d.]+ \([\d.]+–[\d.]+\) on \d+ questions\.", sentence
     )
+    assert "Not measured yet" in page.text
 
 
 def test_the_sentence_opens_its_lists(whole):
@@ -129,7 +129,7 @@ def test_your_labels_are_yours(whole):
 def test_an_annotator_sees_the_numbers_and_not_the_labels_behind_them(whole):
     shown = Page(whole.folder, "", "ann")
     assert "training pairs" in shown.text and not any("point=" in link for link in shown.links())
-    assert "Add a point" not in [button.label for button in shown.app.button]
+    assert "Measure now" not in [button.label for button in shown.app.button]
     opened = Page(whole.folder, "training", "ann", view="curve", point=2)
     assert "Only people who settle disputes" in opened.text and "left out → positive" not in opened.text
 
@@ -265,8 +265,9 @@ def test_a_judge_is_learned_from_the_form_and_listed(study, monkeypatch):
         jobs, "submit_request", lambda study, asked, actor: started.append((asked.kind.kind, asked.arguments))
     )
     shown = Page(study.folder, "training", "lea", tab="judges")
-    assert "mine tells answers from other passages with an AUC of" in shown.text
-    assert "mine feature judge bm25-train" in shown.text
+    (best,) = shown.part("<h1>.*?</h1>")
+    assert best.startswith("mine tells answers from other passages in ") and "of 100 pairs (AUC " in best
+    assert "feature judge bm25-train" in shown.text
     monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
     monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
     next(button for button in shown.app.button if button.label == "Learn judge").click().run()

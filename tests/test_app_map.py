@@ -1,7 +1,9 @@
 """The Map page as a person gets it, without a browser: empty states, the form, colours, clusters, points,
 selections."""
 
+import re
 import shutil
+from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
@@ -110,7 +112,7 @@ def test_the_numbers_stand_beside_the_picture(study):
 def test_the_title_counts_the_misses_that_the_picture_shows(study):
     (title,) = Page(study.folder, "map", map="one").part("<h1.*?</h1>")
     missed = sum(not 0 < rank <= 5 for rank in measure(study, "tiny-dev").first_ranks)
-    assert title == f"tiny-dev misses {missed} of 40 questions at 5"
+    assert title == f"tiny-dev misses {missed} of 40 questions in the top 5"
     (other,) = Page(study.folder, "map", map="one", by="kind").part("<h1.*?</h1>")
     assert other == "40 questions among 61 passages"
 
@@ -139,12 +141,21 @@ def test_one_map_shows_what_two_runs_find_of_the_same_questions(study, tmp_path)
     )
     page = Page(both.folder, "map", map="two")
     assert page.part("<h1.*?</h1>") == [
-        f"other-dev finds {len(other - tiny)} of the {40 - len(tiny)} questions that tiny-dev misses at 5"
+        f"other-dev finds {len(other - tiny)} of the {40 - len(tiny)} questions that tiny-dev misses in the top 5"
     ]
     assert f"It misses {len(tiny - other)} that tiny-dev finds" in page.text
     spec = page.app.get("plotly_chart")[0].proto.spec
     assert "fixed: only other-dev finds" in spec and "still missed" in spec
     assert page.app.selectbox(key="url-against").value == "other-dev"
+    name, count = re.search(r"tiny-dev misses most in the cluster (.+): (\d+) of \d+ questions", page.text).groups()
+    words, address = page.next_step()
+    assert words.startswith(f"Next: see the {count} missed question") and words.endswith(f" of the cluster {name}")
+    opened = Page(both.folder, "map", **dict(parse_qsl(address.partition("?")[2])))
+    listed = re.findall(
+        r'href="question\?question=([^&"]+)&amp;a=tiny-dev&amp;b=other-dev&amp;k=5" data-go>', opened.html
+    )
+    assert len(listed) == int(count) and not tiny.intersection(listed)
+    assert opened.next_step()[1] == f"question?question={listed[0]}&a=tiny-dev&b=other-dev&k=5"
     alone = Page(both.folder, "map", map="two", against="no other run")
     assert (
         "tiny-dev misses" in alone.part("<h1.*?</h1>")[0] and "fixed" not in alone.app.get("plotly_chart")[0].proto.spec

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from html import unescape
 
 import pytest
 
 from blindspot.backend.retrieval import bm25
 from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.db.people import People
 from tests.app_pages import Page
 from tests.studies import births, make_study, people
+from tests.training_studies import say
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +27,9 @@ def study(tmp_path_factory):
 
 def shown(page: Page) -> tuple[str | None, str | None]:
     """(the step that one is on, the address of the next step) of a page; None for what it does not show."""
-    found = re.search(r'<div[^>]*class="path".*?</ol>(?:<a [^>]*>)?', page.html, re.DOTALL)
-    text = found[0] if found else ""
-    here = re.search(r'aria-current="step"[^>]*>(?:<span[^>]*>[^<]*</span>)+([^<]+)<', text)
-    following = re.search(r'<a [^>]*href="([^"]+)"[^>]*>$', text)
-    return here and here[1], following and unescape(following[1])
+    here = re.search(r'aria-current="step"[^>]*>(?:<span[^>]*>[^<]*</span>)+([^<]+)<', page.html)
+    following = page.next_step()
+    return here and here[1], following and following[1]
 
 
 def test_each_page_says_where_one_is_and_what_comes_next(study):
@@ -44,6 +43,28 @@ def test_each_page_says_where_one_is_and_what_comes_next(study):
     assert shown(Page(study.folder, "question"))[1] == "judge"
 
 
+def ticks(page: Page) -> dict[str, str]:
+    """The steps with a tick, by title, with the class of the step."""
+    items = re.findall(r'<li(?: class="([^"]*)")?[^>]*>(.*?)</li>', page.html, re.DOTALL)
+    return {re.sub("<[^>]+>", "", each).lstrip("✓ 0123456789"): cls for cls, each in items if "✓" in each}
+
+
+def test_a_step_is_done_by_this_person_or_by_others(study, tmp_path):
+    assert list(ticks(Page(study.folder, "experiments"))) == ["See the failure"]
+    judged = make_study(tmp_path / "judged", passages := people(30), asked := births(passages))
+    bm25.build_index(judged, threads=1)
+    for name in ("bm25-dev", "shallow"):
+        retrieve(judged, "bm25", split="dev", k=5, name=name)
+    for name in ("ann", "ben"):
+        People(judged.labels_path).add(name, "annotator")
+    say(judged, "ann", asked[0].id, {"p2": "negative"})
+    mine, theirs = (ticks(Page(judged.folder, "experiments", name)) for name in ("ann", "ben"))
+    assert mine == {"See the failure": "now", "Look at questions": "done", "Judge": "done"}
+    assert theirs == {"See the failure": "now", "Look at questions": "done others", "Judge": "done others"}
+    assert Page(judged.folder, "experiments", "ben").html.count('title="Done by others"') == 2
+    assert ticks(Page(study.folder, "question")) == {"See the failure": "done", "Look at questions": "now"}
+
+
 def test_without_two_runs_there_is_no_path(tmp_path):
     empty = make_study(tmp_path / "empty", people(6), births(people(6)))
     assert shown(Page(empty.folder, "compare")) == (None, None)
@@ -53,6 +74,8 @@ def test_the_current_step_says_of_how_many_and_a_step_without_a_later_one_leads_
     assert '<span class="place" data-of="6">4 </span>Clean' in Page(study.folder, "training").html
     see = Page(study.folder, "compare").html
     assert '<span class="tick">✓ </span><span class="place" data-of="6">1 </span>See the failure' in see
-    # Without labels and sets: from Clean to judging, from Train to the set that it needs.
-    assert shown(Page(study.folder, "training"))[1] == "judge"
+    # Without labels and sets: from This set and from Train to the page that builds a set, which has its own button.
+    assert shown(Page(study.folder, "judge"))[1] == "training?tab=sets"
+    assert shown(Page(study.folder, "training"))[1] == "training?tab=sets"
+    assert shown(Page(study.folder, "training", tab="sets"))[1] is None
     assert shown(Page(study.folder, "training", tab="models"))[1] == "training?tab=sets"

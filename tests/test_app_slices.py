@@ -42,7 +42,9 @@ def test_a_slice_in_the_address_shows_its_questions_and_figures(study):
     page = slices(study, slice="word:where and frequency>=20")
     (title,) = page.part("<h1.*?</h1>")
     assert listed(page) == {"q2", "q3", "q4"} and " on 3 questions of 7 " in title
-    assert title.startswith("No difference between alpha and beta at 5 is established ("), "the answer first"
+    assert title.startswith("No difference between alpha and beta in the top 5 is established on 3 questions of 7 "), (
+        "the answer first"
+    )
     assert "short 1 100.0" in page.text, "a run that searched one of them"
 
 
@@ -96,6 +98,21 @@ def test_relations_over_three_runs(study):
     assert heads == ["A alpha", "B beta", "short"], "the column A − B says which run is A"
     assert "Not directly comparable" not in page.text, "the runs are not 20 deep"
     assert page.app.get("plotly_chart")
+
+
+def test_next_leads_to_the_questions_of_what_the_heading_names(study):
+    page = relations(study, runs="alpha,beta", k=5)
+    assert "alpha is furthest ahead on place of birth (P19), by 33.3 points" in page.part("<h1.*?</h1>")[0]
+    words, address = page.next_step()
+    assert words == "Next: read the 1 question on place of birth (P19) that only alpha answers"
+    assert address == "question?a=alpha&b=beta&cell=only_a&relation=P19"
+    words, address = slices(study, slice="word:where and frequency>=20").next_step()
+    assert words == "Next: read the 1 question of this slice that only alpha answers"
+    assert address == "question?a=alpha&b=beta&cell=only_a&slice=word%3Awhere+and+frequency%3E%3D20"
+    assert slices(study).next_step()[0] == "Next: read the 2 questions that only alpha answers"
+    assert relations(study, runs="alpha").part("<h1.*?</h1>") == [
+        "alpha answers 71.4% of the questions of 2 relations in the top 5."
+    ]
 
 
 def test_relations_along_frequency(study):

@@ -77,7 +77,7 @@ def test_without_training_questions_it_says_so(tmp_path, study):
 
 def test_a_set_is_told_by_its_sources(study):
     build(study, name="raw")
-    assert "raw 3 3 15 no cleaning r –" in Page(study.folder, "training", tab="sets").text
+    assert "raw 3 3 15 0 no cleaning r" in Page(study.folder, "training", tab="sets").text
     page = Page(study.folder, "training")
     assert "positives 3 3 gold" in page.text and "negatives 15 15 mined" in page.text
     assert "raw takes all 15 passages mined from r as negatives (no cleaning)." in page.text
@@ -129,7 +129,9 @@ def test_the_differences_of_two_sets_begin_with_what_matters_and_are_paged(study
     build(study, "answer_match+labels", name="clean", last=3)
     page = Page(study.folder, "training", "lea", set="clean", before="raw")
     kinds = re.findall(r'<tr class="kind"><td>(\d+)</td>.*?<a [^>]*>([^<]*)</a>', page.html)
-    assert [title for _, title in kinds][:3] == ["negative → positive", "positive → negative", "negative → dropped"]
+    assert [title for _, title in kinds][:3] == [
+        "relabelled: negative → positive", "relabelled: positive → negative", "dropped negatives"
+    ]  # fmt: skip
     assert kinds[0][0] == "1" and study.corpus.passage(1).text in page.text and "p1" in page.text
     removed = next(count for count, title in kinds if title == "negative, no longer in the set")
     gone = {"set": "clean", "before": "raw", "change": "negative-absent"}
@@ -285,20 +287,21 @@ def test_a_cross_encoder_is_trained_on_the_open_set(study, monkeypatch, sent):
 
 
 @pytest.mark.parametrize(
-    ("parameters", "title"),
+    ("parameters", "title", "about"),
     [
-        ({}, "Training set clean"), ({"set": "base"}, "Training set base"), ({"set": "base", "before": "clean"}, "Training set base"),
-        ({"tab": "sets"}, "Training sets"), ({"view": "judges"}, "Judges"), ({"tab": "judges"}, "Judges"),
-        ({"view": "curve"}, "Learning curve"), ({"model": "mine"}, "Models"), ({"tab": "models", "set": "base"}, "Models"),
-        ({"tab": "nothing"}, "Training set clean"),
+        ({}, "This set", "clean "), ({"set": "base"}, "This set", "base "), ({"set": "base", "before": "clean"}, "This set", "base "),
+        ({"tab": "sets"}, "Sets", "clean "), ({"view": "judges"}, "Judges", ""), ({"tab": "judges"}, "Judges", ""),
+        ({"view": "curve"}, "Learning curve", ""), ({"model": "mine"}, "Models", ""), ({"tab": "models", "set": "base"}, "Models", "No model yet."),
+        ({"tab": "nothing"}, "This set", "clean "),
     ],
 )  # fmt: skip
-def test_each_address_opens_its_tab_on_its_set(study, parameters, title):
-    """Addresses of older versions too. Every tab has one h1, and its links keep the open set."""
+def test_each_address_opens_its_tab_on_its_set(study, parameters, title, about):
+    """Addresses of older versions too. Every tab has one h1, its finding, and its links keep the open set."""
     for name in ("base", "clean"):
         build(study, name=name)
     page = Page(study.folder, "training", "lea", **parameters)
-    assert page.part("<h1>.*?</h1>") == [title]
+    (finding,) = page.part("<h1>.*?</h1>")
+    assert finding.startswith(about) and title in page.part('<a [^>]*class="here"[^>]*aria-current.*?</a>')
     chosen = parameters.get("set", "clean")
     for tab in ("sets", "set", "judges", "models", "curve"):
         assert f"training?tab={tab}&set={chosen}" in page.links()
@@ -376,9 +379,10 @@ def test_where_a_model_began_and_who_taught_it(study):
     model(study, "judge", kind="cross-encoder", start="minilm", held_out_loss=0.25)
     page = Page(study.folder, "training", model="judge")
     assert (
-        "old dual encoder, distilled from judge raw minilm" in page.text and "moved dual encoder raw first" in page.text
+        "old not yet searched – raw minilm dual encoder, distilled from judge" in page.text
+        and "moved not yet searched – raw first dual encoder" in page.text
     )
-    assert "judge cross-encoder raw minilm" in page.text and not [
+    assert "judge – – raw minilm cross-encoder" in page.text and not [
         b for b in page.app.button if b.label.startswith("Index")
     ]
     assert not [
@@ -410,7 +414,8 @@ def test_a_model_shows_its_curves(study):
     )
     page = Page(study.folder, "training", model="mine")
     assert (
-        "mine dual encoder raw minilm 5 5 4.0 12 s" in page.text and "step 5, loss 2.000, 3.5 questions/s" in page.text
+        "mine not yet searched – raw minilm dual encoder 5 12 s" in page.text
+        and "step 5, loss 2.000, 3.5 questions/s" in page.text
     )
     loss, rank = _curves([lines[1]], [lines[0], lines[2]]).data
     assert (list(loss.x), list(loss.y), list(rank.x), list(rank.y)) == ([5], [2.0], [0, 5], [9.0, 4.0])

@@ -99,7 +99,16 @@ def test_facts_are_those_of_brute_force(messy):
     assert (
         count(found, "doubled_rows") == 120 - len({(key(r["anchor"]), r["positive"], r["negative"]) for r in rows}) >= 1
     )
-    assert count(found, "empty_texts") == 1
+    assert count(found, "empty_texts") == 1 and count(found, "empty_questions") == 0
+
+
+@pytest.mark.parametrize("blank", ["", "  \u00a0"])
+def test_a_question_without_text_is_a_finding_with_its_line(tmp_path, blank):
+    rows = [{"anchor": f"q{n}", "positive": f"passage {n}", "negative": f"other {n}"} for n in range(5)]
+    rows[3]["anchor"] = blank
+    found = check(write(tmp_path / "blank.jsonl", rows), tmp_path / "study").facts
+    (finding,) = [each for each in found.findings if each.name == "empty_questions"]
+    assert (finding.count, finding.of, finding.lines) == (1, 5, (4,))
 
 
 def test_findings_name_lines(messy):

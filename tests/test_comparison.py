@@ -172,7 +172,7 @@ def test_the_sentence_follows_the_adjusted_verdict(study, low, high, p, said, le
 def test_the_conclusion_says_no_more_than_the_test(study):
     made = compare_runs(study, "alpha", "beta")
     assert (
-        "no significant difference between alpha and beta at 5" in made.conclusion
+        "no significant difference between alpha and beta in the top 5" in made.conclusion
         and "says nothing about other collections" in made.reservation
     )
     passages = people(90)

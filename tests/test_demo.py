@@ -154,14 +154,17 @@ def test_the_last_step_says_at_which_ranks_cleaning_makes_a_difference(tmp_path)
     compared = {name: measure(study, name, "gold") for name in ("noisy", "clean")}
     verdict = cleaning_verdict(Comparison.of_runs(compared["noisy"], compared["clean"]))
     low = 100 * tango(len(asked), 0, len(asked))[0]
-    assert f"changes Success by +100.0 points at 5 ({low:+.1f} to +100.0) and +100.0 points at 20" in verdict
-    assert "No difference between the two is established at 1 (+0.0)." in verdict
+    assert (
+        f"changes Success by +100.0 points in the top 5 ({low:+.1f} to +100.0) and +100.0 points in the top 20"
+        in verdict
+    )
+    assert "No difference between the two is established in the top 1 (+0.0)." in verdict
     assert (
         verdict.startswith("In this one training, ")
         and f"Measured over {len(asked)} questions. Training with another seed" in verdict
     )
     same = cleaning_verdict(Comparison.of_runs(compared["clean"], compared["clean"]))
-    assert "No difference between the two is established at 1 (+0.0), 5 (+0.0) and 20 (+0.0)." in same
+    assert "No difference between the two is established in the top 1 (+0.0), 5 (+0.0) and 20 (+0.0)." in same
 
 
 def test_the_question_shown_is_answered_first_by_bm25_alone(small_demo):
@@ -193,11 +196,31 @@ def test_home_leads_through_the_steps(small_demo):
 @pytest.mark.parametrize("model", ["trained-noisy", "trained-clean"])
 def test_models_says_what_training_changed_and_the_path_leads_to_it(small_demo, model):
     page = Page(small_demo.folder, "training", tab="models", model=model)
-    (sentence,) = page.part('<p class="lead">.*?</p>')
-    assert re.match(rf"{model} answers [\d.]+ points (more|fewer) than minilm-dev at 5 \(", sentence), sentence
-    assert "got better" in sentence and f"compare?a=minilm-dev&b={model}-dev&k=5&cell=only_a" in page.links()
+    (sentence,) = page.part("<h1>.*?</h1>")
+    assert re.match(rf"{model} answers [\d.]+ points (more|fewer) than minilm-dev in the top 5 \(", sentence), sentence
+    assert re.search(
+        r"trained-clean less trained-noisy, trained on clean and noisy: \S+ \(.* points in the top 5", page.text
+    )
+    assert "got better" in page.text and f"compare?a=minilm-dev&b={model}-dev&k=5&cell=only_a" in page.links()
     (following,) = page.part('<a [^>]*class="next".*?</a>')
     assert following == f"Next: see what changed from minilm-dev to {model}-dev"
+
+
+def test_after_a_training_next_leads_to_what_got_worse_and_the_tick_says_that_both_runs_exist(small_demo):
+    change = Page(small_demo.folder, "compare", a="minilm-dev", b="trained-clean-dev", k=5)
+    lost = int(change.part('<td class="cell only_a.*?class="number">.*?</span>')[0])
+    words, address = change.next_step()
+    if lost:
+        assert words == f"Next: read the {lost} question{'s' * (lost > 1)} that got worse"
+        assert address == "question?a=minilm-dev&b=trained-clean-dev&cell=only_a"
+        assert Page(small_demo.folder, "question", a="minilm-dev", b="trained-clean-dev").next_step()[1] == "judge"
+    else:
+        assert (words, address) == ("Next: judge passages", "judge")
+    items = re.findall("<li[^>]*>.*?</li>", Page(small_demo.folder, "team").html, re.DOTALL)
+    done = [re.sub("<[^>]+>", "", each) for each in items if "✓" in each]
+    assert done == ["✓ See the failure", "✓ Look at questions", "✓ 3 Judge", "✓ Clean", "✓ Train", "✓ See the change"]
+    by_others = [re.sub("<[^>]+>", "", each) for each in items if "Done by others" in each]
+    assert by_others == ["✓ Look at questions", "✓ 3 Judge"], "the simulated annotators judged"
 
 
 def test_the_first_visitor_is_the_lead_and_simulated_people_cannot_be_chosen(own):

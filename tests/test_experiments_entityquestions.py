@@ -190,14 +190,15 @@ def test_official_buckets_by_hand(study):
     answers, questions = np.asarray(hits.open(bench).answers()), hits.asked.questions_of(bench)
     rare = np.mean([row[:5].any() for row, question in zip(answers, questions, strict=True) if question.bucket == 7])
     table = values(result)
-    assert table["P19 place of birth, rand ent, bucket 7", "BM25"] == pytest.approx(rare)
-    assert {row for row in rows(result) if "train ent" in row} >= {"P19 place of birth, train ent, bucket 7"}
-    ends = "P19 place of birth, rand ent, bucket 0 less bucket 7"
-    assert table[ends, "tiny"] == pytest.approx(
-        table["P19 place of birth, rand ent, bucket 0", "tiny"]
-        - table["P19 place of birth, rand ent, bucket 7", "tiny"]
+    frequent, rarest = (
+        next(row for row in rows(result) if row.startswith(f"P19 place of birth, random entities, group {number}"))
+        for number in (0, 7)
     )
-    assert [point[0] for point in result["plot"]["series"]["BM25, P19 place of birth, rand ent"]] == [0, 7]
+    assert "mention" in frequent and table[rarest, "BM25"] == pytest.approx(rare)
+    assert any(row.startswith("P19 place of birth, entities of training questions, group 7") for row in rows(result))
+    ends = f"{frequent} less {rarest.removeprefix('P19 place of birth, random entities, ')}"
+    assert table[ends, "tiny"] == pytest.approx(table[frequent, "tiny"] - table[rarest, "tiny"])
+    assert [point[0] for point in result["plot"]["series"]["BM25, P19 place of birth, random entities"]] == [0, 7]
 
 
 def test_buckets_by_frequency_where_a_split_is_named(study):
@@ -205,7 +206,7 @@ def test_buckets_by_frequency_where_a_split_is_named(study):
     their mass."""
     questions = [Question(str(n), "q", frequency=1 + 9 * (n % 3), relation="P19") for n in range(6)]
     assert bucket_numbers(questions, False).tolist() == [7, 6, 2] * 2  # middles 59, 48 and 19 of 60, in eighths
-    assert any("bucket 7" in row for row in rows(found(study, "buckets", on="dev")))
+    assert any("group 7 (median 1 mention)" in row for row in rows(found(study, "buckets", on="dev")))
 
 
 BORN = (("Ann Lee", "Oslo"), ("Lee Ray", "Bodo"), ("Cid", "New Bodo"), ("Dag of the Hill", "Molde"), ("Eva", "Alta"))

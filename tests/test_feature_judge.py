@@ -139,6 +139,22 @@ def test_trees_over_own_bins_are_those_of_scikit_learn(digits):
         assert np.corrcoef(ours, theirs)[0, 1] > 0.97
 
 
+def test_trees_use_one_openmp_thread_and_leave_the_others_theirs(monkeypatch):
+    """Two threads of one fit wait for each other beside other work; torch and FAISS keep as many as they had."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    def openmp_threads():
+        return {each["num_threads"] for each in threadpool_info() if each["user_api"] == "openmp"}
+
+    seen, fit = [], HistGradientBoostingClassifier.fit
+    monkeypatch.setattr(HistGradientBoostingClassifier, "fit", lambda *a: seen.append(openmp_threads()) or fit(*a))
+    with threadpool_limits(3, user_api="openmp"):
+        fit_model(random_examples(), FeatureJudgeSettings(model="boosting"))
+        assert openmp_threads() == {3}
+    assert len(seen) > 2 and all(each == {1} for each in seen)
+
+
 def test_the_linear_model_without_a_prior_gives_what_scikit_learn_gives():
     """Newton's method against scikit-learn's penalised logistic regression, with weights of the pairs."""
     from sklearn.linear_model import LogisticRegression

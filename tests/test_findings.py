@@ -98,6 +98,6 @@ def test_small_groups_carry_no_sentence(tmp_path):
 
 
 def test_groups_in_words():
-    assert bucket_words("bucket 7") == "in bucket 7"
+    assert bucket_words("bucket 7") == "in frequency group 7"
     assert bucket_words("4-9 mentions") == "where the subject is mentioned 4 to 9 times"
     assert bucket_words("100+ mentions") == "where the subject is mentioned 100 times or more"

@@ -1,17 +1,20 @@
 """The learning curve: how much labels improve retrieval on dev, one point at a time."""
 
+import json
 from itertools import count
 
 import numpy as np
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
+from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.evaluation.comparison import Comparison, measure
 from blindspot.backend.judges.feature_judge import settled_labels
 from blindspot.backend.judging.batches import batch_of_pairs
 from blindspot.backend.retrieval import bm25, dense
 from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.text.answers import match_run
 from blindspot.backend.training import curve_bench, learning_curve
 from blindspot.backend.training.curve_bench import curve_inputs
 from blindspot.backend.training.curve_points import LABELS_PER_POINT, changed_pairs, curve_points, is_point_due
@@ -21,6 +24,7 @@ from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.queue import Queue
+from blindspot.db.records import Hits
 from tests.studies import births, make_study, people, tiny_bert
 from tests.training_studies import copied
 
@@ -98,11 +102,36 @@ def test_a_point_says_what_it_measured_and_with_what(study, told):
     )
     reranked = study.run(point.scopes["judged"].run)
     assert point.scopes["judged"].reranker.value == pytest.approx(np.asarray(reranked.answers())[:, 0].mean())
+    questions = study.questions.with_ids(reranked.question_ids)
+    assert np.array_equal(reranked.answers(), match_run(study.corpus, questions, reranked.hits.ordinals))
+    assert not np.array_equal(reranked.answers(), answers)  # reordered
     dense_run = retrieve(study, "dense", encoder="tiny", split="dev", k=20)
     assert point.base_adapter.value == pytest.approx(np.asarray(dense_run.answers()).any(axis=1).mean())
     assert point.inputs == {"train": "bm25-train", "dev": "bm25-dev", "retriever": "bm25", "encoder": "tiny"}
     assert point.settings["seed"] == 0 and point.settings["judge"]["depth"] == 10
     assert point.settings["adapter"]["scale"] == 20.0 and point.relevance == "answers"
+
+
+def test_the_encoders_run_over_dev_stands_for_a_search_unless_the_index_is_newer(own, monkeypatch):
+    run = retrieve(own, "dense", encoder="tiny", split="dev", k=20)
+    # The same hits, with the questions in another order and with some more.
+    more = retrieve(own, "dense", encoder="tiny", split="train", k=20)
+    ids = [*run.question_ids[::-1], *more.question_ids]
+    pairs = ((run.hits.ordinals, more.hits.ordinals), (run.hits.scores, more.hits.scores))
+    both = Hits(*(np.concatenate([dev[::-1], train]) for dev, train in pairs))
+    write_run(own, "all", ids, both, {"kind": "dense", "retriever": "tiny"})
+    searched = []
+    original = curve_bench.Dense.search_vectors
+    monkeypatch.setattr(curve_bench.Dense, "search_vectors", lambda *a, **k: searched.append(1) or original(*a, **k))
+
+    def successes():
+        return curve_bench.CurveBench(own, curve_inputs(own), 0, None).base_encoder_successes
+
+    from_run = successes()
+    assert not searched and np.array_equal(from_run, np.asarray(run.answers()).any(axis=1))
+    path = own.path("indexes", "tiny", "manifest.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"made": "2999-01-01T00:00:00Z"}))
+    assert np.array_equal(successes(), from_run) and searched
 
 
 def test_a_point_counts_the_labels_that_it_learned_from(told):
@@ -118,7 +147,8 @@ def test_a_point_counts_the_labels_that_it_learned_from(told):
 
 def test_an_adapter_learns_from_enough_questions_only(study, told, monkeypatch):
     _, point = told
-    assert point.scopes["judged"].adapter == point.scopes["all"].adapter == point.base_adapter  # 12 and 30 questions
+    assert point.scopes["judged"].adapter == point.base_adapter  # 12 questions
+    assert point.scopes["all"].adapter is None
     bench = curve_bench.CurveBench(study, curve_inputs(study), 0, None)
     by_people = settled_labels(bench.consensus(bench.labels.last_event))
     lists, _, truth, _ = bench.training_lists("all", by_people)

@@ -61,9 +61,9 @@ def compared(small_demo):
 
 def test_every_page_and_command_opens_at_the_headlines_k(small_demo, pages, compared):
     assert f"Success@{HEADLINE_K}, %" in pages["home"]
-    assert f"A finds at {HEADLINE_K}" in pages["compare"]
+    assert f"A finds in top {HEADLINE_K}" in pages["compare"]
     assert f"A \u2212 B @{HEADLINE_K}" in pages["relations"]
-    assert f" at {HEADLINE_K}: " in pages["question"], "the causes of a miss"
+    assert f" in the top {HEADLINE_K}: " in pages["question"], "the causes of a miss"
     assert compared["k"] == HEADLINE_K
     assert json.loads(printed(small_demo, "misses", A, B, "--json"))["k"] == HEADLINE_K
     assert json.loads(printed(small_demo, "compare", A, B, "--find-slices", "--json"))["k"] == HEADLINE_K
@@ -75,10 +75,9 @@ def test_every_page_and_command_opens_at_the_headlines_k(small_demo, pages, comp
 def test_the_difference_and_the_questions_are_the_same_on_all_pages(pages, compared):
     at = compared["at"][str(HEADLINE_K)]
     points, sign = f"{100 * abs(at['difference']):.1f}", "+" if at["difference"] > 0 else "-"
-    assert (
-        f"is {points} points ahead at {HEADLINE_K} (" in pages["compare"]
-        and f"by {points} points" in compared["conclusion"]
-    )
+    where = f"in the top {HEADLINE_K} ("
+    (headline,) = re.findall(rf"is {points} points ahead of \S+ {re.escape(where)}", pages["compare"])
+    assert headline and f"by {points} points" in compared["conclusion"]
     assert f"({sign}{points} points)" in pages["slices"], "the difference that slices explain"
     whole = pages["relations"][pages["relations"].index("all questions") :]
     assert f"{'A' if at['difference'] > 0 else 'B'} +{points}" in whole[:400]

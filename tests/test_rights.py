@@ -236,7 +236,7 @@ BUTTONS = {
     "training?tab=judges": {"lead": set(), "adjudicator": set(), "annotator": set()},
     "training?tab=curve": {"lead": set(), "adjudicator": set(), "annotator": set()},
     "experiments?experiment=buckets": {
-        "lead": {"Run small version", "Run full experiment"},
+        "lead": {"Run", "Run the small version"},
         "adjudicator": set(),
         "annotator": set(),
     },

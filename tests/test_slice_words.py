@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,7 @@ from blindspot.analysis.accuracy import Estimate
 from blindspot.app.components.slice_tables import difference_strip, widest_difference
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.evaluation.comparison import Comparison, measure
+from blindspot.backend.evaluation.measures import SUCCESS
 from blindspot.backend.evaluation.panel_words import relations_sentence
 from blindspot.backend.evaluation.slice_finder import find_slices
 from blindspot.backend.evaluation.slice_words import in_words, merge_nested, sentence
@@ -83,13 +85,19 @@ def test_a_sentence_says_who_is_ahead_there_and_elsewhere(here, outside, words):
     figures = SimpleNamespace(n=84, difference=SimpleNamespace(estimate=SimpleNamespace(value=here)))
     found = SimpleNamespace(figures=figures, outside=outside, expression="relation:P1")
     assert sentence(found, ("A", "B")) == words
+    titled = sentence(found, ("A", "B"), 5)
+    assert titled == re.sub(
+        "([AB]) (.+?) ahead on",
+        r"\1 \2 ahead of other in the top 5 on",
+        words.replace("level on", "level in the top 5 on"),
+    ).replace("other", "B" if here > 0 else "A")
 
 
 def test_the_relation_that_is_named_has_enough_facts():
     """A large difference in a few facts is left to the table; with few facts everywhere the largest one is named."""
 
-    def said(units, p=0.01):
-        gains = {"P19": 0.7, "P50": 0.3}
+    def said(units, p=0.01, sign=1, names=("one", "two")):
+        gains = {"P19": sign * 0.7, "P50": sign * 0.3}
         differences = {
             name: SimpleNamespace(
                 difference=SimpleNamespace(
@@ -99,17 +107,19 @@ def test_the_relation_that_is_named_has_enough_facts():
             for name, gain in gains.items()
         }
         rows = [SimpleNamespace(group=name, units=count) for name, count in zip(gains, units, strict=True)]
-        return relations_sentence(SimpleNamespace(differences=differences, rows=rows, k=5), ("one", "two"))
+        return relations_sentence(SimpleNamespace(differences=differences, rows=rows, k=5, measure=SUCCESS), names)
 
     assert said((29, 30)) == (
-        "one is ahead in 2 of 2 relations at 5 (Holm-adjusted); most on author (P50): +30.0 points (+20.0 to +40.0)."
+        "one is better than two in 2 of 2 relations in the top 5; most on author (P50), by 30.0 points (20.0 to 40.0)."
     )
-    assert said((30, 30)).endswith("most on place of birth (P19): +70.0 points (+60.0 to +80.0).")
-    assert said((2, 3)).endswith("most on place of birth (P19): +70.0 points (+60.0 to +80.0).")
+    assert said((30, 30)).endswith("; most on place of birth (P19), by 70.0 points (60.0 to 80.0).")
+    assert said((2, 3)).endswith("; most on place of birth (P19), by 70.0 points (60.0 to 80.0).")
     assert said((29, 30), p=0.2) == (
-        "No difference in any of 2 relations is certain at 5 (Holm-adjusted); the largest before the adjustment is on author "
-        "(P50): +30.0 points (+20.0 to +40.0)."
+        "No relation alone shows which run is better in the top 5: one is furthest ahead on author (P50), by 30.0 points "
+        "(20.0 to 40.0), but this may be chance."
     )
+    assert said((30, 30), sign=-1).startswith("two is better than one in 2 of 2 relations"), "seen from the better run"
+    assert said((30, 30), sign=-1).endswith("; most on place of birth (P19), by 70.0 points (60.0 to 80.0).")
 
 
 def test_a_slice_is_drawn_with_its_interval_and_the_difference_elsewhere():

@@ -4,6 +4,7 @@ passage.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -15,7 +16,16 @@ from blindspot.analysis.buckets import FEW, bucket_order
 from blindspot.analysis.relations import relation_order
 from blindspot.analysis.significance import Difference
 from blindspot.app import url
-from blindspot.app.components.marks import INTERVAL, grouping, letter, percent, percentage, relation_label, success_head
+from blindspot.app.components.marks import (
+    INTERVAL,
+    bucket_name,
+    grouping,
+    letter,
+    percent,
+    percentage,
+    relation_label,
+    success_head,
+)
 from blindspot.app.markup import Html, div, join, link, span, table, table_head, tag, term
 from blindspot.app.runs import retriever_label
 from blindspot.app.selection import Selection
@@ -23,7 +33,7 @@ from blindspot.app.study import Comparison
 from blindspot.backend.core.result_table import interval_ends, signed_ends, signed_number
 from blindspot.backend.core.units import count_with_units, n_cell
 from blindspot.backend.evaluation.comparison import KS, SURE, MeasuredRun, Overall, PairedFigures, by_group, overall
-from blindspot.backend.evaluation.comparison_words import p_words, significance_sentence
+from blindspot.backend.evaluation.comparison_words import p_words, significance_sentence, where_words
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, by_results
 from blindspot.backend.text.number_words import quantity
@@ -56,7 +66,7 @@ def accuracy_table(
                 title=f"Use k = {k} on this page",
                 aria_current="true" if k == selection.k else None,
             ),
-            cls="chosen" if k == selection.k else None,
+            cls=_cut_off_class(k, selection.k),
             scope="col",
         )
         for k in ks
@@ -65,19 +75,19 @@ def accuracy_table(
         tag(
             "tr",
             _run_head(side, measured),
-            *(_accuracy_cell(getattr(figures.figures_at[k], side), measure, k == selection.k) for k in ks),
+            *(_accuracy_cell(getattr(figures.figures_at[k], side), measure, k, selection.k) for k in ks),
         )
         for side, measured in (("a", comparison.run_a), ("b", comparison.run_b))
     ]
     asked = take(comparison.questions, np.flatnonzero(subset))
     lines += [_other_line(each, asked, measure, ks, selection) for each in other_runs]
-    oracle = [_accuracy_cell(figures.figures_at[k].oracle, measure, k == selection.k) for k in ks]
-    lines.append(tag("tr", tag("th", term("oracle", ORACLE), scope="row"), *oracle))
-    ahead = [tag("td", gain(figures.figures_at[k].difference), cls="chosen" if k == selection.k else None) for k in ks]
+    oracle = [_accuracy_cell(figures.figures_at[k].oracle, measure, k, selection.k) for k in ks]
+    lines.append(tag("tr", tag("th", term("either run", ORACLE), scope="row"), *oracle))
+    ahead = [tag("td", gain(figures.figures_at[k].difference), cls=_cut_off_class(k, selection.k)) for k in ks]
     lines.append(tag("tr", tag("th", term("ahead", GAIN), scope="row"), *ahead, cls="sum"))
     if figures.macro and (figures.macro[ks[0]].a.n_groups or 0) > 1:
-        cells = [tag("td", gain(figures.macro[k].difference), cls="chosen" if k == selection.k else None) for k in ks]
-        lines.append(tag("tr", tag("th", term("macro", MACRO), scope="row"), *cells))
+        cells = [tag("td", gain(figures.macro[k].difference), cls=_cut_off_class(k, selection.k)) for k in ks]
+        lines.append(tag("tr", tag("th", term("mean of relations", MACRO), scope="row"), *cells))
     head = tag(
         "tr",
         tag(
@@ -104,9 +114,9 @@ def _other_line(
     rows = rows[rows >= 0]
     codes = measured_run.units.units_of_rows(rows).codes
     cells = [
-        _accuracy_cell(mean(measured_run.values(measure, k)[rows], codes), measure, k == selection.k)
+        _accuracy_cell(mean(measured_run.values(measure, k)[rows], codes), measure, k, selection.k)
         if k <= measured_run.k
-        else tag("td", "–")
+        else tag("td", "–", cls=_cut_off_class(k, selection.k))
         for k in ks
     ]
     less = span(f" {len(rows):,} of {len(question_ids):,}", cls="soft") if len(rows) < len(question_ids) else ""
@@ -116,23 +126,26 @@ def _other_line(
     return tag("tr", tag("th", name, less, scope="row"), *cells)
 
 
-def headline(comparison: Comparison, selection: Selection, subset: np.ndarray) -> str:
-    """Say in one short sentence which run is better at the chosen k, and by how much."""
+def headline(comparison: Comparison, selection: Selection, subset: np.ndarray, on: str = "") -> str:
+    """Say in one short sentence which run is better at the chosen k, and by how much.
+
+    Args:
+        on: the questions, such as " on 12 questions of relation P19"; "" for those of the comparison.
+    """
     if by_results(selection.slice):
         return "These questions were selected by their results."
     figures = _overall_figures(comparison, selection, subset).figures_at[selection.k]
-    estimate, where = (
-        figures.difference.estimate,
-        f"at {figures.k}" if figures.measure is SUCCESS else f"in {figures.title}",
-    )
+    estimate, where = figures.difference.estimate, where_words(figures.k, figures.measure)
     if estimate.value is None:
         return "There are no questions, so there is no conclusion."
     value, low, high = estimate.percent
     a, b = comparison.run_a.name, comparison.run_b.name
     if figures.difference.p_shown > SURE:
-        return f"No difference between {a} and {b} {where} is established ({signed_ends(low, high)} points)."
+        return f"No difference between {a} and {b} {where} is established{on} ({signed_ends(low, high)} points)."
     low, high = (low, high) if value > 0 else (-high, -low)
-    return f"{a if value > 0 else b} is {abs(value):.1f} points ahead {where} ({interval_ends(low, high, ' to ')})."
+    ahead, behind = (a, b) if value > 0 else (b, a)
+    ends = interval_ends(low, high, " to ")
+    return f"{ahead} is {abs(value):.1f} points ahead of {behind} {where}{on} ({ends})."
 
 
 def _measure_term(measure: RankingMeasure) -> Html:
@@ -143,8 +156,13 @@ def _measure_term(measure: RankingMeasure) -> Html:
     return term(f"{measure.title_at('k')}, %", message)
 
 
-def _accuracy_cell(estimate: Estimate, measure: RankingMeasure, is_chosen: bool) -> Html:
-    return tag("td", percentage(estimate, True, measure is SUCCESS), cls="chosen" if is_chosen else None)
+def _cut_off_class(k: int, chosen: int) -> str | None:
+    """The class of a column of the table of accuracy: narrow windows show the chosen k and the first."""
+    return "chosen" if k == chosen else None if k == KS[0] else "wide"
+
+
+def _accuracy_cell(estimate: Estimate, measure: RankingMeasure, k: int, chosen: int) -> Html:
+    return tag("td", percentage(estimate, True, measure is SUCCESS), cls=_cut_off_class(k, chosen))
 
 
 def _overall_figures(comparison: Comparison, selection: Selection, subset: np.ndarray) -> Overall:
@@ -194,13 +212,13 @@ def flip_table(comparison: Comparison, selection: Selection, subset: np.ndarray)
     head = tag(
         "tr",
         tag("td", cls="corner"),
-        tag("th", letter("b"), f" finds at {k}", scope="col"),
+        tag("th", letter("b"), f" finds in top {k}", scope="col"),
         tag("th", letter("b"), " misses", scope="col"),
     )
     lines = (
         tag(
             "tr",
-            tag("th", letter("a"), f" finds at {k}", scope="row"),
+            tag("th", letter("a"), f" finds in top {k}", scope="row"),
             count_cell("both", "both find"),
             count_cell("only_a", "only A finds"),
         ),
@@ -215,6 +233,7 @@ def flip_table(comparison: Comparison, selection: Selection, subset: np.ndarray)
 
 
 Grouping = Literal["relation", "bucket"]
+_HAS_WIDE = re.compile(r'<t[hdr] (?:[^>]* )?class="(?:[^"]* )?wide[ "]')
 
 
 def group_table(comparison: Comparison, selection: Selection, subset: np.ndarray, group_kind: Grouping) -> Html:
@@ -228,14 +247,14 @@ def group_table(comparison: Comparison, selection: Selection, subset: np.ndarray
         names.sort(key=lambda name: -(found[name].difference.estimate.value or 0.0))
     head = table_head(
         grouping(group_kind),
-        tag("th", "n", title=f"Questions of this {grouping(group_kind)}", scope="col", cls="aside"),
+        tag("th", "n", title=f"Questions of this {grouping(group_kind)}", scope="col", cls="wide"),
         tag("th", letter("a"), f" @{selection.k}", title=measure.title_at(selection.k), scope="col"),
         tag("th", letter("b"), f" @{selection.k}", title=measure.title_at(selection.k), scope="col"),
         tag("th", "ahead", title=GAIN, scope="col"),
-        tag("th", "p", title=HOLM, scope="col"),
+        tag("th", "p", title=HOLM, scope="col", cls="wide"),
         *(
-            tag("th", words, title=f"Number of questions: {said}", scope="col", cls=ASIDE.get(cell))
-            for cell, (words, said) in FLIP_HEADS.items()
+            tag("th", words, title=f"Number of questions: {said}", scope="col", cls="wide")
+            for words, said in FLIP_HEADS.values()
         ),
     )
     lines = [_group_line(name, found[name], selection, group_kind) for name in names]
@@ -247,7 +266,7 @@ def no_group_differs(comparison: Comparison, selection: Selection, subset: np.nd
     found = _group_figures(comparison, selection, subset, group_kind)
     if not found or any(each.difference.p_shown <= SURE for each in found.values()):
         return ""
-    group = "relation" if group_kind == "relation" else "group of frequencies"
+    group = grouping(group_kind)
     return f"In no {group} alone do the runs differ reliably: every p is above {SURE}."
 
 
@@ -260,21 +279,20 @@ def _group_figures(
     return by_group(comparison, selection.k, members, measure=MEASURES.get(selection.measure))
 
 
-ASIDE = {"both": "aside", "neither": "aside"}  # columns that narrow windows leave out
 FLIP_HEADS = {
     "both": ("both", "both find"),
     "only_a": (join("only ", letter("a")), "only A finds"),
     "only_b": (join("only ", letter("b")), "only B finds"),
     "neither": ("none", "neither finds"),
 }
-ORACLE = "Success if either of the two lists has a relevant passage: the best that choosing between A and B per question can reach."
+ORACLE = "Oracle: success if either of the two lists has a relevant passage: the best that choosing between A and B per question can reach."
 GAIN = (
     "The difference in percentage points, and the better run. Small print: paired 95% interval of the "
     "difference. Faint: not significant (p > 0.05, paired sign-flip test). "
     "p values are Holm-adjusted for all differences of the table unless marked as not adjusted."
 )
 MACRO = (
-    "Difference of the macro averages (each relation has the same weight); the interval is over the questions "
+    "Macro: difference of the averages (each relation has the same weight); the interval is over the questions "
     "within each relation."
 )
 HOLM = "p value of the paired sign-flip test, Holm-adjusted for the number of rows"
@@ -320,8 +338,10 @@ def _group_line(name: str, paired: PairedFigures, selection: Selection, grouping
         address = url.href(url.COMPARE, selection.parameters(page=1, cell=cell, **{grouping: value}) | more)
         return link(label, address, data_focus=f"{focus}-{name}", title=title, **attributes)
 
-    label = relation_label(name) if grouping == "relation" else name
-    title = f"Show all {grouping}s" if chosen else f"Show only the questions of this {grouping}"
+    label, words = (
+        (relation_label(name), "relation") if grouping == "relation" else (bucket_name(name), "frequency group")
+    )
+    title = f"Show all {words}s" if chosen else f"Show only the questions of this {words}"
     head = (
         group_link(
             label, selection.cell, "" if chosen else name, grouping, title, aria_current="true" if chosen else None
@@ -346,18 +366,16 @@ def _group_line(name: str, paired: PairedFigures, selection: Selection, grouping
     return tag(
         "tr",
         tag("th", head, scope="row"),
-        tag("td", n_cell(paired.n, paired.units, paired.unit), cls="aside"),
+        tag("td", n_cell(paired.n, paired.units, paired.unit), cls="wide"),
         tag("td", percentage(paired.a, is_share=paired.measure is SUCCESS)),
         tag("td", percentage(paired.b, is_share=paired.measure is SUCCESS)),
         tag("td", gain(paired.difference), data_value=paired.difference.estimate.value),
-        tag("td", "<0.001" if p < 0.001 else f"{p:.3f}", cls="soft"),
+        tag("td", "<0.001" if p < 0.001 else f"{p:.3f}", cls="soft wide"),
         *(
             tag(
                 "td",
                 flip_count(cell),
-                cls=" ".join(
-                    filter(None, ("flip", cell, ASIDE.get(cell), "chosen" if chosen and selection.cell == cell else ""))
-                ),
+                cls=f"flip {cell} wide" + (" chosen" if chosen and selection.cell == cell else ""),
             )
             for cell in flips.CELLS
         ),
@@ -395,10 +413,13 @@ def measure_heads(measure: RankingMeasure) -> list[Html]:
 
 
 def _deepest_cutoff(k: int) -> str | None:
-    """The CSS class of the column that narrow pages hide."""
-    return "deep" if k == KS[-1] else None
+    """The class of the column that narrow pages hide."""
+    return "wide" if k == KS[-1] else None
 
 
 def scrolling(table: Html) -> Html:
-    """Let a wide table scroll within its own box."""
-    return div(table, cls="scrolling")
+    """Let a wide table scroll within its own box. A narrow window hides its cells and rows of the class `wide` until the
+    line below the table is opened.
+    """
+    fold = tag("details", tag("summary", "All columns"), cls="all-columns") if _HAS_WIDE.search(table) else ""
+    return div(table, fold, cls="scrolling")

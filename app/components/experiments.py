@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -20,11 +19,6 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 SIGNS = {"supported": "✓", "not supported": "✗", "inconclusive": "?", "no finding": "–"}
-LINES_IN_WORDS = {
-    "other ent": "entities outside the training questions",
-    "train ent": "entities of training questions",
-    "rand ent": "entities drawn at random",
-}
 BEST = ("supported", "not supported", "inconclusive", "no finding")
 
 
@@ -58,27 +52,37 @@ def _counted_words(words: Sequence[str]) -> str:
 
 
 def overview(results: Sequence[Mapping[str, Any]]) -> Html:
-    """All experiments by paper, those that ran first: the question of each, and its strongest verdict if it ran."""
-    verdicts: dict[str, str] = {}
-    for result in results:
-        verdicts[result["experiment"]] = min(
-            verdicts.get(result["experiment"], result["verdict"]), result["verdict"], key=BEST.index
-        )
-    panels, listed = [], listed_experiments(results)
-    names = sorted(listed, key=lambda name: name not in verdicts)  # experiments that ran come first
-    for paper in dict.fromkeys(listed[name].paper for name in names):
-        named = [name for name in names if listed[name].paper == paper]
-        items = [tag("li", _experiment_link(name, listed[name], verdicts.get(name))) for name in named]
-        panels.append(div(tag("h2", paper), tag("ul", *items, cls="asked"), cls="panel"))
-    return div(*panels, cls="papers")
+    """All experiments: first those that ran, with their finding, then the others by paper, folded."""
+    best: dict[str, Mapping[str, Any]] = {}
+    for result in results:  # newest first
+        name = result["experiment"]
+        best[name] = min(best.get(name, result), result, key=lambda each: BEST.index(each["verdict"]))
+    listed = listed_experiments(results)
+    ran = [
+        tag("li", _experiment_link(name, listed[name], _verdict_mark(result["verdict"])), tag("p", finding(result)))
+        for name, result in best.items()
+    ]
+    others = {name: about for name, about in listed.items() if name not in best}
+    papers = []
+    for paper in dict.fromkeys(about.paper for about in others.values()):
+        of_paper = {name: about for name, about in others.items() if about.paper == paper}
+        items = [
+            tag("li", _experiment_link(name, about, span(about.needs, cls="soft"))) for name, about in of_paper.items()
+        ]
+        summary = tag("summary", f"{paper}: {quantity(len(items), 'experiment')}")
+        papers.append(div(tag("details", summary, tag("ul", *items, cls="asked"), cls="fold"), cls="panel"))
+    return join(
+        div(tag("h2", "Run on this study"), tag("ul", *ran, cls="asked"), cls="panel") if ran else "",
+        div(*papers, cls="papers"),
+    )
 
 
-def _experiment_link(name: str, about: About, verdict: str | None) -> Html:
+def _experiment_link(name: str, about: About, more: Html) -> Html:
     words = span(about.asks, " ", span(f"{name}, {about.source}", cls="soft"))
-    return link(join(words, _verdict(verdict) if verdict else ""), url.href(url.EXPERIMENTS, {"experiment": name}))
+    return link(join(words, more), url.href(url.EXPERIMENTS, {"experiment": name}))
 
 
-def _verdict(verdict: str) -> Html:
+def _verdict_mark(verdict: str) -> Html:
     return span(f"{SIGNS[verdict]} {verdict}", cls=f"word {verdict.replace(' ', '-')}")
 
 
@@ -115,47 +119,52 @@ def _figure_cell(cell: Mapping[str, Any] | None, unit: str) -> Html:
     return join(span(value, span(f"{low}{between}{high}", cls="interval"), cls="figure"), paper)
 
 
-def verdict_sentence(result: Mapping[str, Any]) -> str:
+def finding(result: Mapping[str, Any]) -> str:
     """The answer in words: the verdict, and the first claim that it comes from with its figure, interval and n."""
     deciding = next((claim for claim in result["claims"] if claim["word"] == result["verdict"]), None)
-    if deciding is None:
+    if deciding is None or deciding["difference"] is None:
         return result["sentence"]
-    others = len(result["claims"]) - 1
-    more = f"; {quantity(others, 'further claim')} below" if others else ""
-    return f"{result['sentence']} {claim_words(deciding['says'])}: {difference(deciding, result['unit'])}{more}."
-
-
-def claim_words(claim: str) -> str:
-    """Return a claim with the names of the figure's lines and buckets in words."""
-    for name, words in LINES_IN_WORDS.items():
-        claim = claim.replace(name, words)
-    claim = re.sub(r"bucket (\d+) less bucket (\d+)", r"more frequent (bucket \1) less rarer (bucket \2)", claim)
-    return claim[:1].upper() + claim[1:]
+    why = f" ({deciding['because']})" if deciding["because"] else ""
+    return f"{result['verdict'].capitalize()} here{why}: “{deciding['says']}”: {difference(deciding, result['unit'])}."
 
 
 def verdict_panel(result: Mapping[str, Any]) -> Html:
-    """The verdict with the size of the experiment, each claim with its figures, and the notes on demand."""
-    claims = [
-        tag(
-            "li",
-            _verdict(claim["word"]),
-            span(claim_words(claim["says"])),
-            span(difference(claim, result["unit"]), cls="soft"),
+    """The size of the experiment, each claim with its verdict and figures, and the notes on demand."""
+    claims, shown = [], result["claims"]
+    for number, claim in enumerate(shown):
+        about = [span(claim["about"], cls="soft")] if claim.get("about") else []
+        reasons = [_same_figure(claim, earlier, result["cells"]) for earlier in shown[:number]]
+        same = [span(words, cls="soft") for words in reasons if words][:1]
+        claims.append(
+            tag(
+                "li",
+                _verdict_mark(claim["word"]),
+                div(div(claim["says"]), *(div(words) for words in (*about, *same))),
+                span(difference(claim, result["unit"]), cls="soft"),
+            )
         )
-        for claim in result["claims"]
-    ]
     n = max((cell["n"] for cell in result["cells"]), default=0)
     measured = f"{result['plot']['y']}, up" if result["plot"] else "Up"
     return div(
         tag(
             "h2",
-            f"{SIGNS[result['verdict']]} {quantity(len(claims), 'claim')}: {result['verdict']} ",
-            span(f"{measured} to {n:,} questions a cell.", cls="soft"),
+            f"{quantity(len(claims), 'claim')} of {result['paper']} ",
+            span(f"{measured} to {n:,} questions a figure.", cls="soft"),
         ),
         tag("ul", *claims, cls="claims"),
         methods_note(" ".join([*result["notes"], result["convention"]])),
         cls="panel verdict",
     )
+
+
+def _same_figure(claim: Mapping[str, Any], earlier: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> str:
+    """Say why a claim has the figure of an earlier one: what it takes off the same cell is 0; else ""."""
+    if claim.get("ahead") != earlier.get("ahead") or earlier.get("behind") or not claim.get("behind"):
+        return ""
+    less = next((cell for cell in cells if [cell["row"], cell["column"]] == claim["behind"]), None)
+    if less is None or less["value"] != 0:
+        return ""
+    return f"The same figure as above: {less['column']}'s own difference, which is taken off it, is 0."
 
 
 def commands(name: str) -> Html:

@@ -91,7 +91,7 @@ def curves(points: Sequence[FrequencyPoint], names: tuple[str, str], k: int, uni
     ]
     key = div(
         *(span(letter(side), f" {name}", cls="who") for side, name in zip("ab", names, strict=True)),
-        span(f"Success@{k}, %, by {'bucket' if official else 'mentions of the subject'}", cls="soft"),
+        span(f"Success@{k}, %, by {'frequency group' if official else 'mentions of the subject'}", cls="soft"),
         cls="key",
     )
     words = "; ".join(

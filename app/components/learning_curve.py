@@ -11,6 +11,7 @@ import streamlit as st
 
 from blindspot.app import study, url, who
 from blindspot.app.components import jobs
+from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import empty, methods_note, notice
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.training import tabs
@@ -42,6 +43,8 @@ from blindspot.db.labels import Labels
 
 SECONDS_BETWEEN_LOOKS = 4.0
 SHOWN = 100
+FORECAST_CLASSES = (*["wide"] * (len(LABELS) - 1), None)
+"""The classes of the forecast's columns: narrow windows show the last."""
 WORDS: dict[Scope, str] = {"judged": "from judged questions", "all": "from all training questions"}
 _MARGIN = 0.02  # room above and below the intervals
 _HALF_LINE = 1.1  # half the width of a line, in percent of the plot's height
@@ -83,7 +86,7 @@ def _panel(open_study: Study, place: str) -> None:
         show(style_sheet("learning_curve.css"), div(*_curve(open_study, points, scope, place)))
         person = None if lacking else who.signed_in_person(open_study.labels_path)
         if place != "training":  # there, the first sentence and a table say it
-            _forecast_sentence(open_study)
+            _forecast_sentence(open_study, is_short=True)
         with st.container(horizontal=True, vertical_alignment="center"):
             has_labels, has_forecast = desk(open_study).labels.last_event > 0, stored_forecast(open_study) is not None
             is_tab = place == "training" and has_labels
@@ -105,9 +108,10 @@ def forecast_line(open_study: Study, place: str) -> None:
     _forecast_button(open_study, place)
 
 
-def _forecast_sentence(open_study: Study) -> None:
+def _forecast_sentence(open_study: Study, is_short: bool = False) -> None:
+    """Show the stored forecast, if there is one; `is_short`: without what cleaning would change."""
     if (found := stored_forecast(open_study)) is not None:
-        show(tag("p", found.sentence, title="\n".join(found.lines())))
+        show(tag("p", found.short_sentence if is_short else found.sentence, title="\n".join(found.lines())))
 
 
 def _forecast_button(open_study: Study, place: str, primary: bool = False) -> None:
@@ -144,13 +148,13 @@ def _missing_reason(open_study: Study) -> str:
 
 def _button(open_study: Study, missing_reason: str, place: str, primary: bool) -> None:
     if is_unfinished(open_study):
-        show(tag("p", "Computing another point …", cls="soft", role="status"))
+        show(tag("p", "Measuring …", cls="soft", role="status"))
         return
     jobs.start_button(
         open_study,
         request(add_point, "asked"),
         key=f"add-point-{place}",
-        label="Add a point",
+        label="Measure now",
         missing_part=missing_reason,
         primary=primary,
     )
@@ -159,8 +163,7 @@ def _button(open_study: Study, missing_reason: str, place: str, primary: bool) -
 def _curve(open_study: Study, points: Sequence[CurvePoint], scope: Scope, place: str) -> list[Html]:
     head = [tag("h2", term("Learning curve" if place != "training" else "Measured on dev", _scope_sentence(scope)))]
     if not points:
-        none = "" if place == "training" else "No point yet. "  # Training says so in its first sentence
-        words = f"{none}A point says how well a judge and an adapter do on dev when they learn from the labels so far."
+        words = "Not measured yet: how well a judge and an adapter do on dev when they learn from the labels so far."
         return [*head, tag("p", words)]
     last = points[-1]
     shown = _series(points, last)
@@ -334,7 +337,7 @@ def curve_tab(open_study: Study) -> None:
     """The learning curve on the Training page: the curve, all points, and the pairs that a point's labels changed."""
     points = curve_points(open_study)
     found = stored_forecast(open_study)
-    tabs.title("Learning curve", _answer_sentence(open_study, points, found))
+    tabs.title(*_answer_sentences(open_study, points, found))
     if found is not None:
         show(_forecast_table(open_study, found))
     curve_panel(open_study, "training")
@@ -342,16 +345,17 @@ def curve_tab(open_study: Study) -> None:
         return
     number = url.value("point")
     chosen = next((point for point in points if str(point.number) == number), None)
-    show(div(tag("h2", "Points"), div(_table(points, chosen), cls="scrolling"), cls="panel"))
+    show(div(tag("h2", "Points"), scrolling(_table(points, chosen)), cls="panel"))
     if number and chosen is None:
         show(notice(f"The curve has no point {number}."))
     if chosen is not None:
         _pairs(open_study, chosen)
 
 
-def _answer_sentence(open_study: Study, points: Sequence[CurvePoint], found: LabelForecast | None) -> str:
+def _answer_sentences(open_study: Study, points: Sequence[CurvePoint], found: LabelForecast | None) -> tuple[str, str]:
     """Say what the next labels are expected to add, and what the labels so far did; without either, what BM25 does."""
-    answer = found.answer if found is not None else ""
+    about = "The curve says how much better retrieval gets with the labels so far, measured on dev."
+    so_far = ""
     if points:
         last = points[-1]
         reranked = last.scopes["judged" if last.judged else "all"].reranker
@@ -359,15 +363,9 @@ def _answer_sentence(open_study: Study, points: Sequence[CurvePoint], found: Lab
             f"With {quantity(last.labels, 'settled pair')} a reranker has a Success@1 of {_share_text(reranked)}; BM25 alone has "
             f"{_share_text(last.base_reranker)}."
         )
-        return f"{answer} {so_far}".strip()
-    about = "The curve says how much better retrieval gets with the labels so far, measured on dev."
-    return answer or f"{_base_words(open_study)}No point yet. {about}"
-
-
-def _cell_with_interval(words: str) -> Html:
-    """Return a figure with its interval below it, from words such as "+0.9 (−1.8 to +3.5)"."""
-    value, _, interval = words.partition(" (")
-    return span(value, span(interval.rstrip(")"), cls="interval"), cls="figure")
+    if found is not None and found.answer:
+        return found.answer, so_far
+    return (so_far, "") if so_far else (_base_words(open_study) or "The labels are not measured on dev yet.", about)
 
 
 def _base_words(open_study: Study) -> str:
@@ -379,29 +377,36 @@ def _base_words(open_study: Study) -> str:
     if not len(found.questions):
         return ""
     alone = share_of(found.values(SUCCESS, 1), found.units.codes)
-    return f"Without labels {run} has a Success@1 of {_share_text(alone)} on {quantity(alone.n, 'question')}. "
+    return f"Without labels {run} has a Success@1 of {_share_text(alone)} on {quantity(alone.n, 'question')}."
 
 
 def _lacking_words(open_study: Study, found: UseForecast) -> Html:
     """Say what a forecast lacks, with a link to the gold check of the training set in place of its command."""
-    words, _, names_command = found.lacking.partition(": blindspot ")
-    if not names_command or not study.parts(open_study, "training_sets"):
-        return join(words)
-    return join(words, ": ", link("check the gold of a training set", tabs.address("set")))
+    if not found.command or not study.parts(open_study, "training_sets"):
+        return join(found.lacking)
+    return join(found.lacking, ": ", link("check the gold of a training set", tabs.address("set")))
 
 
 def _forecast_table(open_study: Study, found: LabelForecast) -> Html:
     """What the next labels are expected to change, for each use of labels."""
     rows = [
-        row(*map(_cell_with_interval, each.forecast_cells), head=each.title)
+        row(
+            *(
+                tag("td", span(value, span(ends, cls="interval"), cls="figure"), cls=cls)
+                for (value, ends), cls in zip(each.forecast_cells, FORECAST_CLASSES, strict=True)
+            ),
+            head=each.title,
+        )
         if each.expected
         else row(tag("td", _lacking_words(open_study, each), colspan=len(LABELS), cls="left soft"), head=each.title)
         for each in found.uses
     ]
-    head = table_head("use of labels", *(f"{number} more" for number in LABELS))
+    heads = (
+        tag("th", f"{number} more", scope="col", cls=cls) for number, cls in zip(LABELS, FORECAST_CLASSES, strict=True)
+    )
     return div(
         tag("h2", "What the next labels are expected to change"),
-        div(table(head, rows), cls="scrolling"),
+        scrolling(table(table_head("use of labels", *heads), rows)),
         methods_note(
             "Points of the named measure, with 90% intervals, extrapolated from what earlier labels changed on this study's "
             "own lists. Dev questions are used only for measuring."
@@ -420,6 +425,7 @@ def _table(points: Sequence[CurvePoint], chosen_point: CurvePoint | None) -> Htm
         "seconds",
         "computed (UTC)",
     )
+    classes = [None, None, "wide", "wide", None, *["wide"] * (len(names) - 5)]
     rows = []
     for point in reversed(points):
         shares = [share for scope in SCOPES for share in (point.scopes[scope].reranker, point.scopes[scope].adapter)]
@@ -429,9 +435,14 @@ def _table(points: Sequence[CurvePoint], chosen_point: CurvePoint | None) -> Htm
         address = tabs.address("curve", point=point.number)
         name = tag("th", link(f"{point.number}", address), scope="row", title=_reason(point))
         rows.append(
-            tag("tr", name, *(tag("td", cell) for cell in cells), cls="chosen" if point is chosen_point else None)
+            tag(
+                "tr",
+                name,
+                *(tag("td", cell, cls=cls) for cell, cls in zip(cells, classes[1:], strict=True)),
+                cls="chosen" if point is chosen_point else None,
+            )
         )
-    head = tag("tr", *(tag("th", name, scope="col") for name in names))
+    head = tag("tr", *(tag("th", name, scope="col", cls=cls) for name, cls in zip(names, classes, strict=True)))
     return tag("table", tag("thead", head), tag("tbody", *rows), cls="figures")
 
 

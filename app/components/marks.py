@@ -33,7 +33,12 @@ def relation_label(id: str | None) -> str:
 
 def grouping(grouping: str) -> str:
     """Return the displayed name of a grouping. "bucket" means groups by frequency; some of these are official buckets."""
-    return "frequency" if grouping == "bucket" else grouping
+    return "frequency group" if grouping == "bucket" else grouping
+
+
+def bucket_name(label: str) -> str:
+    """Return the displayed name of a frequency group: "group 7" for an official bucket, else its mentions."""
+    return label.replace("bucket ", "group ") if label.startswith("bucket ") else label
 
 
 def percent(value: float | None) -> str:

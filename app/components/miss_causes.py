@@ -43,7 +43,7 @@ def causes_panel(comparison: Comparison, selection: Selection, subset: np.ndarra
     sides: tuple[Side, ...] = ("a",) if selection.a == selection.b else ("a", "b")
     table = miss_table(comparison, selection.k, rows, sides, not by_results(selection.slice))
     close = link("Close", selection.on_compare(), cls="quiet", data_focus="causes")
-    head = div(tag("h2", f"Why are questions missed at {selection.k}?"), close, cls="list-head")
+    head = div(tag("h2", f"Why are questions missed in the top {selection.k}?"), close, cls="list-head")
     if not any(run.misses for run in table.runs):
         show(
             div(head, notice("The runs find a relevant passage for each of these questions."), cls="panel", id="causes")
@@ -78,16 +78,16 @@ def _table(table: MissTable, selection: Selection) -> Html:
         )
         over.append(tag("th", words, colspan=4, scope="colgroup", cls="over"))
         under += [
-            tag("th", "misses", scope="col", cls="first"),
-            tag("th", "% of misses", scope="col"),
-            tag("th", term("% of found", FOUND), scope="col"),
-            tag("th", term("difference", DIFFERENCE), scope="col"),
+            tag("th", letter(run.side), " misses", scope="col", cls="first"),
+            tag("th", "% of misses", scope="col", cls="wide"),
+            tag("th", term("% of found", FOUND), scope="col", cls="wide"),
+            tag("th", term("difference", DIFFERENCE), scope="col", cls="wide"),
         ]
     if table.paired:
         over.append(tag("th", "", scope="col"))
         under.append(tag("th", term("A − B", PAIRED), scope="col", cls="first"))
     lines = [_cause_row(table, name, selection) for name in table.order]
-    head = tag("thead", tag("tr", *over), tag("tr", *under))
+    head = tag("thead", tag("tr", *over, cls="wide"), tag("tr", *under))
     return tag("table", head, tag("tbody", *lines), cls="figures groups panel-table")
 
 
@@ -106,7 +106,8 @@ def _cells(run: RunMisses, line: CauseLine, selection: Selection) -> list[Html]:
     if not line.is_measured:
         why = "The facts that the rule needs are unknown for every miss"
         words = join("not measured") if run.misses else join("no miss")
-        return [tag("td", words, title=why if run.misses else "", colspan=4, cls="first soft")]
+        unmeasured = tag("td", words, title=why if run.misses else "", cls="first soft")
+        return [unmeasured, tag("td", colspan=3, cls="wide")]
     count: object = f"{line.count:,}"
     if line.count:
         condition = write_condition("cause", line.name, run.run)
@@ -115,9 +116,9 @@ def _cells(run: RunMisses, line: CauseLine, selection: Selection) -> list[Html]:
     known = "" if line.share.n == run.misses else span(f" of {line.share.n:,}", cls="soft")
     return [
         tag("td", count, known, cls="first flip"),
-        tag("td", percentage(line.share, inline=True)),
-        tag("td", percentage(line.found) if line.found.n else "–"),
-        tag("td", _difference(line.difference)),
+        tag("td", percentage(line.share, inline=True), cls="wide"),
+        tag("td", percentage(line.found) if line.found.n else "–", cls="wide"),
+        tag("td", _difference(line.difference), cls="wide"),
     ]
 
 
@@ -158,5 +159,5 @@ def _run_sentence(side: Side, name: str, causes: RunCauses) -> Html:
         join(term(CAUSES[cause].title, CAUSES[cause].rule), " · ") for cause in present[:-1]
     ]
     sentence_parts += [term(CAUSES[cause].title, CAUSES[cause].rule) for cause in present[-1:]]
-    missed = span(f"misses it at {causes.k}: ", cls="soft")
+    missed = span(f"misses it in the top {causes.k}: ", cls="soft")
     return tag("p", letter(side), " ", name, " ", missed, *(sentence_parts or ["no cause was measured"]), cls="causes")

@@ -1,19 +1,26 @@
 """The path through a study, shown on every page: which step this page belongs to, which steps are done, and the one
 next step (`backend/upkeep/study_path.py`).
 
-A check has its own steps: see the facts, judge, choose the rule, write the file.
+*Next* follows what a page found, if the page says so with `lead_to`; otherwise it is the next step that can be done. A
+check has its own steps: see the facts, judge, choose the rule, write the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from blindspot.app import checks, study, url, who
 from blindspot.app.components.check.rules_panel import RULE_STEP
 from blindspot.app.components.training import tabs
 from blindspot.app.desk import desk
-from blindspot.app.markup import Html, link, span, tag
+from blindspot.app.markup import Html, link, show, span, tag
 from blindspot.backend.checking.jobs import cleaned_file
 from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
@@ -23,23 +30,25 @@ from blindspot.db.people import Person
 
 
 class Stop(NamedTuple):
-    """A step: its title, the pages on which people do it, whether it is done, and the page that it links to if it can
-    be done.
+    """A step: its title, the pages on which people do it, whether this person has done it, how to do it if that is
+    possible now, and whether others have done it.
     """
 
     title: str
     pages: tuple[str, ...]
     is_done: bool
     next: NextStep | None
+    is_done_by_others: bool = False
 
     @property
     def address(self) -> str | None:
         return None if self.next is None else href(self.next)
 
 
-CHANGE = 5  # the place of "See the change"; from there the loop begins again with judging
-JUDGE = 2
+SEE, JUDGE, CHANGE = 0, 2, 5  # places of steps; after "See the change" the loop begins again with judging
 JUDGE_A_FILE = 1  # among the steps of a check
+_VIEWED = "question-viewed"
+_place_of_next: ContextVar[list[DeltaGenerator] | None] = ContextVar("place of the next step", default=None)
 
 
 def href(next_step: NextStep) -> str:
@@ -47,25 +56,57 @@ def href(next_step: NextStep) -> str:
     return url.href(next_step.page, next_step.parameters)
 
 
-def path(open_study: Study, page: str, person: Person | None) -> Html:
-    """Return the path for a page; empty until the study has two runs to compare."""
-    has_end = is_check(open_study)
-    stops = _check_stops(open_study) if has_end else _stops(open_study, person)
+@contextmanager
+def path_above(open_study: Study, page: str, person: Person | None) -> Iterator[None]:
+    """Show the path, and below it the page that the block runs. There is no path until the study has two runs to
+    compare, nor if computing it fails; the page then says what is wrong with the study.
+
+    On the pages that show a finding, *Next* waits for the page, which may know a better one (`lead_to`).
+    """
+    try:
+        has_end = is_check(open_study)
+        stops = _check_stops(open_study) if has_end else _stops(open_study, page, person)
+        here = _current_stop(open_study, stops, page) if stops else -1
+        following = next_step(stops, here, page, has_end) if stops else None
+    except Exception:
+        logging.getLogger(__name__).exception("the path failed")
+        stops = []
     if not stops:
-        return Html("")
-    here = _current_stop(open_study, stops, page)
-    items = [_stop_item(number, len(stops), stop, number == here) for number, stop in enumerate(stops)]
-    following = next_step(stops, here, page, has_end)
-    button: Html | str = ""
-    if following is not None:
+        yield
+        return
+    with st.container(key="path", horizontal=True, vertical_alignment="center"):
+        items = [_stop_item(number, len(stops), stop, number == here) for number, stop in enumerate(stops)]
+        show(tag("div", tag("ol", *items), cls="path", role="navigation", aria_label="The path"))
+        unfilled = [st.container()]
+    if has_end or here not in (SEE, CHANGE):
+        _show_next(unfilled, following)
+    token = _place_of_next.set(unfilled)
+    try:
+        yield
+    finally:
+        _place_of_next.reset(token)
+    _show_next(unfilled, following)
+
+
+def lead_to(following: NextStep | None) -> None:
+    """Make a step the next one of this page, because it follows from what the page found. None leaves the next step of
+    the path.
+    """
+    _show_next(_place_of_next.get() or [], following)
+
+
+def _show_next(unfilled: list[DeltaGenerator], following: NextStep | None) -> None:
+    """Show a next step in its place, unless another is there."""
+    if following is not None and unfilled:
         words = f"Next: {following.label[:1].lower()}{following.label[1:]}"
-        button = link(words, href(following), cls="next", data_key=">", title="Key: >")
-    return tag("div", tag("ol", *items), button, cls="path", role="navigation", aria_label="The path")
+        with unfilled.pop():
+            show(link(span(words), href(following), cls="next", data_key=">", title="Key: >"))
 
 
 def next_step(stops: Sequence[Stop], current_stop: int, page: str, has_end: bool = False) -> NextStep | None:
-    """Return the step after this one that can be done now, or else the nearest step before it that is not done; None on
-    Home and Check, which name it themselves.
+    """Return the step after this one that can be done now. Without one, return this step if another page has it, or
+    else the nearest step before it that is not done. None on Home and Check, which name it themselves, and where the
+    page itself has what can be done now.
 
     Args:
         has_end: The path of a check, which ends with the file, does not lead back to its beginning.
@@ -74,28 +115,42 @@ def next_step(stops: Sequence[Stop], current_stop: int, page: str, has_end: bool
         return None
     if current_stop == CHANGE:
         return stops[JUDGE].next
-    before = [stop for stop in reversed(stops[: max(current_stop, 0)]) if not stop.is_done]
-    beginning = () if has_end else (*before, *stops[:1])
-    later = (stop.next for stop in (*stops[current_stop + 1 :], *beginning) if stop.next is not None)
-    return next(later, None)
+    later = next((stop.next for stop in stops[current_stop + 1 :] if stop.next is not None), None)
+    if later is not None or has_end or current_stop < 0:
+        return later
+    current = stops[current_stop]
+    if current.next is not None and not current.is_done:
+        return None if _is_shown(current.next, page) else current.next
+    return next(
+        (stop.next for stop in reversed(stops[:current_stop]) if stop.next is not None and not stop.is_done), None
+    )
+
+
+def _is_shown(step: NextStep, page: str) -> bool:
+    """Return whether a page, with its open tab, is the one of a step."""
+    return step.page == page.lower() and step.parameters.get("tab", tabs.current()) == tabs.current()
 
 
 def home_step(open_study: Study, person: Person | None) -> NextStep | None:
     """Return the first step that is not done, for Home's button; the last step if all are done."""
-    open_stops = [stop for stop in _stops(open_study, person)[1:] if stop.next is not None]
+    open_stops = [stop for stop in _stops(open_study, "Home", person)[1:] if stop.next is not None]
     return next((stop.next for stop in open_stops if not stop.is_done), open_stops[-1].next if open_stops else None)
 
 
 def _stop_item(number: int, stop_count: int, stop: Stop, is_here: bool) -> Html:
     """Return one step. A narrow screen shows the current step only, as "Step 2 of 6"."""
-    mark = "✓ " if stop.is_done and not is_here else f"{number + 1} "
+    by_others = stop.is_done_by_others and not stop.is_done
+    is_done = stop.is_done or by_others
+    mark = "✓ " if is_done and not is_here else f"{number + 1} "
     place = span(mark, cls="place", data_of=stop_count if is_here else None)
     return tag(
         "li",
-        span("✓ ", cls="tick") if stop.is_done and is_here else "",
+        span("✓ ", cls="tick") if is_done and is_here else "",
         place,
         stop.title if is_here or stop.address is None else link(stop.title, stop.address),
-        cls="now" if is_here else "done" if stop.is_done else None,
+        cls=" ".join(filter(None, ("now" if is_here else "done" if is_done else "", "others" if by_others else "")))
+        or None,
+        title="Done by others" if by_others else None,
         aria_current="step" if is_here else None,
     )
 
@@ -118,7 +173,7 @@ def _pair(runs: Mapping[str, dict]) -> tuple[str, str]:
     return url.one_of("a", list(runs), a), url.one_of("b", list(runs), b)
 
 
-def _stops(open_study: Study, person: Person | None) -> list[Stop]:
+def _stops(open_study: Study, page: str, person: Person | None) -> list[Stop]:
     runs = study.shown_runs(open_study)
     if len(runs) < 2:
         return []
@@ -127,19 +182,27 @@ def _stops(open_study: Study, person: Person | None) -> list[Stop]:
     if (model := url.value("model")) in models:
         # The change to see is that of the shown model, as if it were the newest.
         models = {**{name: about for name, about in models.items() if name != model}, model: models[model]}
-    judged = person is not None and open_study.labels.has_labelled(person.name)
+    if page == "Question":
+        st.session_state[_VIEWED] = True
+    name = "" if person is None else person.name
+    judged, anyone_judged = open_study.labels.has_labelled(name)
+    has_viewed = judged or _VIEWED in st.session_state or (bool(name) and desk(open_study).tags.has_tagged(name))
     state = PathState(
         open_study,
         runs,
         _pair(runs),
         judged,
-        judged or (person is not None and desk(open_study).tags.has_tagged(person.name)),
+        has_viewed,
         sets,
         models,
         url.one_of("set", list(sets), "") or None,
+        anyone_judged,
         lambda action: who.may_sign_in(person, action),
     )
-    return [Stop(step.title, step.pages, step.is_done(state), step.next(state)) for step in STEPS]
+    return [
+        Stop(step.title, step.pages, step.is_done(state), step.next(state), step.is_done_by_others(state))
+        for step in STEPS
+    ]
 
 
 def _check_stops(open_study: Study) -> list[Stop]:

@@ -43,21 +43,21 @@ def relations(table: RelationTable, runs: Sequence[str], questions_address: Call
             for badge, run in zip(badges, runs, strict=True)
         ),
     ]
-    under = [tag("th", "relation", scope="col", cls="left"), tag("th", "n", scope="col")]
+    under = [tag("th", "relation", scope="col", cls="left"), tag("th", "n", scope="col", cls="wide")]
     if table.differences:
         title = f"{runs[0]} − {runs[1]}, {table.title}, paired 95% interval; faint if p (Holm) > 0.05"
         under.append(tag("th", f"A − B @{table.k}", title=title, scope="col"))
-    first = table.ks[0]
-    under += [tag("th", f"@{k}", scope="col", cls="first" if k == first else None) for _ in runs for k in table.ks]
+    classes = {k: _cell_class(k, table) for k in table.ks}
+    under += [tag("th", f"@{k}", scope="col", cls=classes[k]) for _ in runs for k in table.ks]
     rows = {row.group: row for row in table.rows}
     lines = []
     for name in order(table):
-        cells = [_estimate_cell(rows[name].success[run][k], k == first, table) for run in runs for k in table.ks]
+        cells = [_estimate_cell(rows[name].success[run][k], k, table) for run in runs for k in table.ks]
         if table.differences:
             both = table.differences[name].difference
             cells.insert(0, tag("td", gain(both), data_value=both.estimate.value))
         label = link(relation_label(name), questions_address(name), title="Compare the first two runs on this relation")
-        n = n_cell(rows[name].n, rows[name].units, table.unit)
+        n = tag("td", n_cell(rows[name].n, rows[name].units, table.unit), cls="wide")
         lines.append(row(n, *cells, head=label, cls="few" if rows[name].units < FEW else None))
     micro = next(iter(table.micro.values()))[table.k]
     said = "Micro average: each question has the same weight"
@@ -67,12 +67,18 @@ def relations(table: RelationTable, runs: Sequence[str], questions_address: Call
         said = f"Macro average, as in EntityQuestions: each of {some.n_groups} relations has the same weight"
         sums.append(_summary_row("mean of relations", said, some, table.macro, runs, table, table.averaged))
     body = [tag("tbody", *sums, cls="sums"), tag("tbody", *lines)]
-    head = tag("thead", tag("tr", *over), tag("tr", *under))
+    head = tag("thead", tag("tr", *over, cls="wide"), tag("tr", *under))
     return tag("table", head, *body, cls="figures groups panel-table sortable")
 
 
-def _estimate_cell(estimate: Estimate, is_first: bool, table: RelationTable) -> Html:
-    return tag("td", percentage(estimate, is_share=table.measure is SUCCESS), cls="first" if is_first else None)
+def _cell_class(k: int, table: RelationTable) -> str | None:
+    """The class of a run's column: narrow windows show the difference, or the chosen k of a single run."""
+    is_wide = bool(table.differences) or k != table.k
+    return " ".join(filter(None, ("first" if k == table.ks[0] else "", "wide" if is_wide else ""))) or None
+
+
+def _estimate_cell(estimate: Estimate, k: int, table: RelationTable, inline: bool = False) -> Html:
+    return tag("td", percentage(estimate, inline, table.measure is SUCCESS), cls=_cell_class(k, table))
 
 
 Values = dict[str, dict[int, Estimate]]
@@ -88,36 +94,36 @@ def _summary_row(
     table: RelationTable,
     paired: PairedFigures | None,
 ) -> Html:
-    cells = [
-        tag("td", percentage(values[run][k], True, table.measure is SUCCESS), cls="first" if k == table.ks[0] else None)
-        for run in runs
-        for k in table.ks
-    ]
+    cells = [_estimate_cell(values[run][k], k, table, inline=True) for run in runs for k in table.ks]
     if table.differences:
         cells.insert(0, tag("td", gain(paired.difference) if paired else ""))
     return tag(
         "tr",
         tag("th", term(name, explanation), scope="row"),
-        tag("td", n_cell(estimates.n, estimates.units, table.unit)),
+        tag("td", n_cell(estimates.n, estimates.units, table.unit), cls="wide"),
         *cells,
     )
 
 
 def along_frequency(curves: Curves, runs: Sequence[str], questions_address: Callable[[str], str]) -> Html:
-    """The values behind the plotted curves, one row for each bucket and series. `questions_address` returns the address
+    """The values behind the plotted curves, one row for each frequency group and series. `questions_address` returns the address
     of a slice's questions.
     """
     is_share, lines = curves.measure is SUCCESS, []
     for series, by_run in curves.series.items():
         for number, point in enumerate(by_run[runs[0]]):
-            count = n_cell(point.n, point.units, curves.unit)
-            address = questions_address(slice_of(curves, series, point))
-            if address:
-                count = link(count, address, title="Compare the first two runs on these questions")
-            head, *known = curves.known_cells("" if number else series, point)
-            cells = [*known, count, *(percentage(by_run[run][number].success, True, is_share) for run in runs)]
+            count = tag("td", n_cell(point.n, point.units, curves.unit), cls="wide")
+            known: list[Html | str] = [*curves.known_cells("" if number else series, point)]
+            if address := questions_address(slice_of(curves, series, point)):
+                named = max(place for place, words in enumerate(known) if words)
+                known[named] = link(known[named], address, title="Compare the first two runs on these questions")
+            head, *known = known
+            shown = [percentage(by_run[run][number].success, True, is_share) for run in runs]
+            cells = [*known, count, *shown[:2], *(tag("td", each, cls="wide") for each in shown[2:])]
             lines.append(row(*cells, head=head, cls="few" if point.has_few_questions else None))
-    return table(table_head(*curves.known_columns, "n", *runs), lines, "figures groups panel-table")
+    heads = (tag("th", name, scope="col", cls="wide" if name in ("n", *runs[2:]) else None) for name in ("n", *runs))
+    known_heads = ("frequency group" if name == "bucket" else name for name in curves.known_columns)
+    return table(table_head(*known_heads, *heads), lines, "figures groups panel-table")
 
 
 def slice_of(curves: Curves, series: str, point: Point) -> str:

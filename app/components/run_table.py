@@ -121,11 +121,11 @@ def _set_keyword(open_study: Study, keyword: str, names: set[str]) -> None:
 def _headings(measure: RankingMeasure) -> Html:
     return table_head(
         "run",
-        tag("th", "retriever", scope="col", cls="left"),
-        term("n", "Measured questions: those with answers or gold passages"),
+        tag("th", "retriever", scope="col", cls="left wide"),
+        tag("th", term("n", "Measured questions: those with answers or gold passages"), scope="col", cls="wide"),
         *measure_heads(measure),
-        term("cost", COST),
-        tag("th", "created (UTC)", scope="col", cls="made"),
+        tag("th", term("cost", COST), scope="col", cls="wide"),
+        tag("th", "created (UTC)", scope="col", cls="wide"),
         tag("th", "compare as", scope="col", data_unsorted=True),
     )
 
@@ -135,16 +135,17 @@ def _cells(manifest: Mapping, measured_run: MeasuredRun, measure: RankingMeasure
     missing = left_out(measured_run)
     by_gold = span(" gold", cls="soft", title="measured by gold passages, because no question of this run has answers")
     return [
-        tag("td", retriever_label(manifest), cls="left"),
+        tag("td", retriever_label(manifest), cls="left wide"),
         tag(
             "td",
             f"{len(measured_run.questions):,}",
             span("*", title=missing) if missing else "",
             by_gold if measured_run.kind == "gold" and not measure.needs_all else "",
+            cls="wide",
         ),
         *run_figures(measured_run, measure),
-        tag("td", _cost(cost_of(manifest)), cls="cost"),
-        tag("td", short_time(manifest.get("made")), cls="soft made"),
+        tag("td", _cost(cost_of(manifest)), cls="wide"),
+        tag("td", short_time(manifest.get("made")), cls="soft wide"),
     ]
 
 

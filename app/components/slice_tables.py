@@ -104,38 +104,45 @@ def saved_table(
         both = found[name]
         is_share = measure is SUCCESS
         a, b = percentage(both.a, is_share=is_share), percentage(both.b, is_share=is_share)
-        cells = (n_cell(both.n, both.units, both.unit), a, b, gain(both.difference), _p(both.difference.p_adjusted))
+        n, p = n_cell(both.n, both.units, both.unit), _p(both.difference.p_adjusted)
+        cells = (_wide(n), _wide(a), _wide(b), gain(both.difference), _wide(p))
         lines.append(row(*cells, head=head, cls="few" if both.units < FEW else None))
     p_head = term("p (Holm)", "p value, Holm-adjusted for the number of saved slices")
-    return table(table_head("slice", "n", letter("a"), letter("b"), "ahead", p_head), lines, CLASSES)
+    figures = (_wide("n", "th"), _wide(letter("a"), "th"), _wide(letter("b"), "th"), "ahead", _wide(p_head, "th"))
+    return table(table_head("slice", *figures), lines, CLASSES)
 
 
 def found_table(slices: FoundSlices, questions_address: Callable[[str], str]) -> Html:
     """The slices that the slice finder reports, each linked to its questions."""
     lines = (
         row(
-            n_cell(slice_.figures.n, slice_.figures.units, slice_.figures.unit),
-            percentage(slice_.figures.a),
-            percentage(slice_.figures.b),
+            _wide(n_cell(slice_.figures.n, slice_.figures.units, slice_.figures.unit)),
+            _wide(percentage(slice_.figures.a)),
+            _wide(percentage(slice_.figures.b)),
             gain(slice_.figures.difference),
-            signed_number(100 * slice_.outside),
-            signed_number(100 * slice_.explained),
-            _p(slice_.p_adjusted),
+            _wide(signed_number(100 * slice_.outside)),
+            _wide(signed_number(100 * slice_.explained)),
+            _wide(_p(slice_.p_adjusted)),
             head=link(tag("code", slice_.expression), questions_address(slice_.expression)),
         )
         for slice_ in slices.slices
     )
     head = table_head(
         "slice",
-        "n",
-        letter("a"),
-        letter("b"),
+        _wide("n", "th"),
+        _wide(letter("a"), "th"),
+        _wide(letter("b"), "th"),
         "ahead",
-        "A − B outside",
-        term("contribution", MOVES),
-        term("p adjusted", f"{SLICE_TEST} Adjusted for {quantity(slices.tried, 'slice')}."),
+        _wide("A − B outside", "th"),
+        _wide(term("contribution", MOVES), "th"),
+        _wide(term("p adjusted", f"{SLICE_TEST} Adjusted for {quantity(slices.tried, 'slice')}."), "th"),
     )
     return table(head, lines, CLASSES)
+
+
+def _wide(content: object, name: str = "td") -> Html:
+    """A cell that a narrow window hides (docs/design.md)."""
+    return tag(name, content, scope="col" if name == "th" else None, cls="wide")
 
 
 def _p(p: float | None) -> Html:

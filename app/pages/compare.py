@@ -25,8 +25,18 @@ from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.gold_check import gold_panel
 from blindspot.app.components.judged_table import judged_table
-from blindspot.app.components.marks import choices_fold, grouping, letter, methods_note, notice, relation_label, term
+from blindspot.app.components.marks import (
+    bucket_name,
+    choices_fold,
+    letter,
+    methods_note,
+    notice,
+    relation_label,
+    term,
+)
 from blindspot.app.components.miss_causes import causes_link, causes_panel
+from blindspot.app.components.next_questions import step_of_selection
+from blindspot.app.components.path_bar import lead_to
 from blindspot.app.components.question_list import question_table
 from blindspot.app.components.readings import readings_panel
 from blindspot.app.components.stylesheets import style_sheet
@@ -80,15 +90,12 @@ def page() -> None:
     pair = pair_of_address(runs)
     head, pickers = st.container(), st.container(key="pickers")
     with pickers:
-        columns = st.columns([2.8, 2.8, 2.6, 2.9, 3.4], vertical_alignment="bottom")
+        columns = st.columns([3, 3, 2.9, 3.6, 2.2], vertical_alignment="bottom")
         with columns[0]:
             a = url.select("Run A", "a", names, pair[0], forget=("page",))
         with columns[1]:
             b = url.select("Run B", "b", names, pair[1], forget=("page",))
         with columns[2]:
-            rest = runs_like(runs, a, b)
-            others = url.multiselect("Beside", "more", rest, placeholder="further runs") if rest else []
-        with columns[3]:
             relevance: Kind = url.select(
                 "Relevance",
                 "relevance",
@@ -101,7 +108,7 @@ def page() -> None:
         rule = study.rule_of_runs(opened, a, b)
         compared = study.comparison(opened, a, b, relevance, rule)
         chosen = selection.read_selection(a, b, max(compared.depth, 1), rule, compared.run_a.kind)
-        with columns[4]:
+        with columns[3]:
             show(_k_picker(chosen, compared.depth))
     if not len(compared):
         with head:
@@ -110,12 +117,17 @@ def page() -> None:
     show(style_sheet("analysis.css"))
     chosen = _readable_slice(compared, chosen)
     kept = selection.filtered(compared, chosen)
+    lead_to(step_of_selection(opened, compared, chosen, kept))
     with head:
         _answer(runs, compared, chosen, kept)
-    with pickers:
-        _filters(compared, chosen)
+    rest = runs_like(runs, a, b)
+    with columns[4]:
+        _filters(compared, chosen, rest)
+    others = set(chosen.more.split(","))
     beside = [
-        each for name in others if (each := study.measured(opened, name, relevance, rule)).kind == compared.run_a.kind
+        each
+        for name in rest
+        if name in others and (each := study.measured(opened, name, relevance, rule)).kind == compared.run_a.kind
     ]
     show(
         div(
@@ -131,7 +143,7 @@ def _answer(runs: Mapping[str, dict], compared: Comparison, chosen: Selection, s
     """Show which run is ahead, how sure that is, and what the comparison leaves out."""
     show(
         tag("h1", headline(compared, chosen, subset)),
-        tag("p", significance_line(compared, chosen, subset)),
+        tag("p", significance_line(compared, chosen, subset), cls="under"),
         div(_methods(runs, compared, chosen), causes_link(chosen), _slices_link(chosen), cls="action"),
         *_warnings(compared, chosen),
         choices_fold(f"{chosen.a} and {chosen.b}, k = {chosen.k}"),
@@ -255,7 +267,7 @@ def _grouping(compared: Comparison) -> Grouping | None:
 def _groups_head(compared: Comparison, chosen: Selection, group_kind: str):
     links = [
         link(
-            f"By {grouping(each)}",
+            "By relation" if each == "relation" else "By frequency",
             url.href(url.COMPARE, chosen.parameters(page=1) | {"groups": "" if each == "relation" else each}),
             cls="here" if each == group_kind else None,
             data_focus=f"groups-{each}",
@@ -276,7 +288,7 @@ def _few_questions_note(grouping: str, compared: Comparison):
     if grouping == "bucket":
         source = study.current().questions.frequency_source or "none"
         words += (
-            " Frequency: the question set's own bucket (0 most frequent, 7 rarest) if a question has one, "
+            " Frequency group: the question set's own bucket (0 most frequent, 7 rarest) if a question has one, "
             f"else the mentions of its subject (source: {source})."
         )
     return tag("p", words, cls="convention")
@@ -346,41 +358,45 @@ def _retrievers(runs: Mapping[str, dict], chosen: Selection) -> Html:
     return tag("p", *sentences, cls="convention")
 
 
-def _filters(compared: Comparison, chosen: Selection) -> None:
-    with st.container():
-        columns = st.columns([4, 4, 4, 2.5])
-        relations = sorted({relation for relation in compared.relations.tolist() if relation}, key=relation_label)
-        sets = sorted(set(compared.sets.tolist()))
-        with columns[0]:
-            url.select(
-                "Relation",
-                "relation",
-                ("", *relations),
-                "",
-                forget=("page",),
-                format_func=lambda relation: relation_label(relation) if relation else "all relations",
-            )
-        with columns[1]:
-            url.select(
-                "Set",
-                "set",
-                ("", *sets),
-                "",
-                forget=("page",),
-                format_func=lambda name: name or "all sets",
-                help="Split, with the name of the question set if it has one.",
-            )
-        with columns[2]:
-            url.text_box("Search", "text", forget=("page",), placeholder="question, answer, subject, id")
-        with columns[3]:
-            url.select(
-                "Measure",
-                "measure",
-                offered_measures(compared.run_a.kind),
-                SUCCESS.name,
-                format_func=lambda name: MEASURES.get(name).title_at(chosen.k),
-                help="Measure of the tables and of the test. nDCG, MAP, Recall and R-precision need relevance by gold.",
-            )
+def _filters(compared: Comparison, chosen: Selection, further_runs: list[str]) -> None:
+    """Show the choices that are rarely needed behind a button, which names those that are set."""
+    set_ones = {
+        "beside": chosen.more,
+        "relation": chosen.relation,
+        "set": chosen.set,
+        "search": chosen.text,
+        "measure": chosen.measure != SUCCESS.name,
+    }
+    named = ", ".join(name for name, is_set in set_ones.items() if is_set)
+    with st.popover(f"More: {named}" if named else "More filters", key="more-filters", width="stretch"):
+        if further_runs:
+            url.multiselect("Beside", "more", further_runs, placeholder="further runs")
+        url.select(
+            "Relation",
+            "relation",
+            ("", *sorted({relation for relation in compared.relations.tolist() if relation}, key=relation_label)),
+            "",
+            forget=("page",),
+            format_func=lambda relation: relation_label(relation) if relation else "all relations",
+        )
+        url.select(
+            "Set",
+            "set",
+            ("", *sorted(set(compared.sets.tolist()))),
+            "",
+            forget=("page",),
+            format_func=lambda name: name or "all sets",
+            help="Split, with the name of the question set if it has one.",
+        )
+        url.text_box("Search", "text", forget=("page",), placeholder="question, answer, subject, id")
+        url.select(
+            "Measure",
+            "measure",
+            offered_measures(compared.run_a.kind),
+            SUCCESS.name,
+            format_func=lambda name: MEASURES.get(name).title_at(chosen.k),
+            help="Measure of the tables and of the test. nDCG, MAP, Recall and R-precision need relevance by gold.",
+        )
 
 
 def _scope(compared: Comparison, chosen: Selection, subset: np.ndarray):
@@ -391,14 +407,16 @@ def _scope(compared: Comparison, chosen: Selection, subset: np.ndarray):
         "p",
         f"These figures cover the {n_cell(len(some), some.count, some.name)} of {compared.units.count_words()} that match the filters. ",
         join("Slice: ", tag("code", chosen.slice), " ") if chosen.slice else "",
-        f"Bucket: {chosen.bucket}. " if chosen.bucket else "",
+        f"Frequency group: {bucket_name(chosen.bucket)}. " if chosen.bucket else "",
         link("Clear filters", chosen.on_compare(relation="", set="", bucket="", slice="", text="")),
         cls="convention",
     )
 
 
 def _questions_head(chosen: Selection, total: int):
-    parts = [tag("h2", CELL_NAMES[chosen.cell], span(f" at {chosen.k}" if chosen.cell != "all" else "", cls="soft"))]
+    parts = [
+        tag("h2", CELL_NAMES[chosen.cell], span(f" in the top {chosen.k}" if chosen.cell != "all" else "", cls="soft"))
+    ]
     if chosen.cell != "all":
         parts.append(
             link("Show all questions", chosen.on_compare(cell="all", sort=""), cls="quiet", data_focus="all-cells")

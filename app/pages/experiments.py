@@ -11,12 +11,12 @@ from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.experiments import (
     commands,
     figure_of,
+    finding,
     listed_experiments,
     overview,
     overview_sentence,
     result_table,
     verdict_panel,
-    verdict_sentence,
 )
 from blindspot.app.components.marks import notice
 from blindspot.app.components.plots import plot
@@ -24,16 +24,19 @@ from blindspot.app.components.relations_tables import choices
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.desk import desk
 from blindspot.app.entry import enter
-from blindspot.app.markup import link, show, tag
+from blindspot.app.markup import join, link, show, tag
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.experiments import tables
-from blindspot.backend.experiments.cost import planned_parts
+from blindspot.backend.experiments.cost import cost_of_parts, next_without_training, planned_parts
+from blindspot.backend.experiments.hits import Index
 from blindspot.backend.experiments.papers import About, experiments
 from blindspot.backend.experiments.running import results, run_experiment
+from blindspot.backend.text.number_words import duration
 from blindspot.db.errors import BlindspotError
 
 SMALL_SETTINGS = {"small": True}
+SHORT = 10  # seconds
 
 
 def page() -> None:
@@ -52,24 +55,47 @@ def _page(open_study: Study) -> None:
     name = url.one_of("experiment", list(listed), "")
     show(style_sheet("analysis.css"))
     if not name:
-        show(tag("h1", overview_sentence(found)), overview(found))
+        show(tag("h1", overview_sentence(found)))
+        _next_experiment(open_study, {result["experiment"] for result in found if not result["setting"]["small"]})
+        show(overview(found))
     else:
-        with st.container(horizontal=True, vertical_alignment="bottom"):
-            labels = {name: f"{about.paper}: {name}, {about.source}" for name, about in listed.items()}
-            with st.container(width=420):
-                url.select("Experiment", "experiment", list(listed), "", ["result"], lambda name: labels[name])
-            show(link("All experiments", url.EXPERIMENTS, cls="quiet"))
         of_name = [result for result in found if result["experiment"] == name]
         _experiment(open_study, name, listed[name], of_name)
     jobs.panel(open_study)
 
 
+def _next_experiment(open_study: Study, known: set[str]) -> None:
+    """Show the button that runs the next experiment that trains nothing, with its time."""
+    chosen = _next_planned(open_study, frozenset(known), *_parts_key(open_study))
+    if chosen is None:
+        return
+    name, words = chosen
+    asks = link(experiments()[name].asks, url.href(url.EXPERIMENTS, {"experiment": name}))
+    show(tag("p", "Next, without training anything: ", asks, cls="lead"))
+    run = request(run_experiment, name)
+    jobs.start_button(open_study, run, f"next-{name}", f"Run {name} ({words})", primary=True)
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def _next_planned(_study: Study, known: frozenset[str], *key: object) -> tuple[str, str] | None:
+    """Return the experiment to run next, and how long it takes; None if every one that trains nothing has run."""
+    chosen = next_without_training(_study, known)
+    if chosen is None:
+        return None
+    name, planned = chosen
+    if any(isinstance(part, Index) for part in planned.waiting):  # to time it, the encoder would have to load here
+        return name, f"makes {planned.as_words()[0]}"
+    seconds = cost_of_parts(_study, planned).seconds
+    return name, "a few seconds" if seconds < SHORT else f"about {duration(seconds)}"
+
+
 def _experiment(open_study: Study, name: str, about: About, results: list[dict]) -> None:
     keys = [result["key"] for result in results]
     chosen = next((result for result in results if result["key"] == url.one_of("result", keys, keys[0])), None)
-    none = "There is no verdict yet: the experiment has not run on this study."
-    answer = none if chosen is None else verdict_sentence(chosen)
-    show(tag("h1", about.asks), tag("p", answer, cls="lead"), tag("p", f"{about.paper}, {about.source}", cls="soft"))
+    source = join(
+        f"{about.asks} " if chosen else "", f"{about.paper}, {about.source}. ", link("All experiments", url.EXPERIMENTS)
+    )
+    show(tag("h1", finding(chosen) if chosen else about.asks), tag("p", source, cls="soft"))
     if chosen is not None:
         if len(results) > 1:
             show(
@@ -89,21 +115,22 @@ def _experiment(open_study: Study, name: str, about: About, results: list[dict])
     if name not in experiments():
         show(tag("p", "This version cannot run this experiment; its results stay here.", cls="convention"))
         return
-    with st.container(key="try-experiment"):
+    with st.expander("Run it again") if results else st.container():
         lacking = _what_it_makes(open_study, name)
-        with st.container(horizontal=True):
-            small, whole = request(run_experiment, name, SMALL_SETTINGS), request(run_experiment, name)
-            jobs.start_button(open_study, small, f"try-{name}", "Run small version", lacking, primary=not results)
-            jobs.start_button(open_study, whole, f"run-{name}", "Run full experiment", lacking)
+        jobs.start_button(open_study, request(run_experiment, name), f"run-{name}", "Run", lacking, primary=not results)
+    with st.expander("A small version, to see that everything runs"):
+        if not lacking:
+            words = f"It trains tiny models on few questions, which is no finding. To be made: {_planned(open_study, name, True)[0]}."
+            show(tag("p", words, cls="convention"))
+        small = request(run_experiment, name, SMALL_SETTINGS)
+        jobs.start_button(open_study, small, f"try-{name}", "Run the small version", lacking)
     show(commands(name))
 
 
 def _what_it_makes(open_study: Study, name: str) -> str:
-    """Say what the full experiment and its small version would make; return what a run lacks."""
+    """Say what the experiment would make; return what a run lacks."""
     try:
-        small, whole = (
-            _planned_words(open_study, name, is_small, *_parts_key(open_study)) for is_small in (True, False)
-        )
+        waiting, there = _planned(open_study, name, False)
     except BlindspotError as error:
         splits = ", ".join(dict.fromkeys(count["split"] for count in open_study.questions.counts()))
         if "'dev'" not in str(error):
@@ -115,12 +142,12 @@ def _what_it_makes(open_study: Study, name: str) -> str:
         )
         show(notice(words, link("Home", url.HOME), ".", kind="warning"))
         return "needs questions of the split dev"
-    words = (
-        f"To be made: {whole[0]}; there already: {whole[1]}. The small version trains tiny models on few questions, to see that "
-        f"everything runs: {small[0]}."
-    )
-    show(tag("p", words, cls="convention"))
+    show(tag("p", f"To be made: {waiting}; there already: {there}.", cls="convention"))
     return ""
+
+
+def _planned(open_study: Study, name: str, is_small: bool) -> tuple[str, str]:
+    return _planned_words(open_study, name, is_small, *_parts_key(open_study))
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
@@ -149,9 +176,9 @@ def _result_label(result: dict) -> str:
 
 def _result(result: dict) -> None:
     show(verdict_panel(result))
-    show(result_table(result))
     if result["plot"]:
         plot(figure_of(result), f"experiment-{result['experiment']}")
+    show(result_table(result))
     table_downloads(
         f"{result['experiment']}-{result['key']}", lambda: tables.as_latex(result), lambda: tables.as_csv(result)
     )

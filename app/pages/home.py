@@ -66,7 +66,7 @@ def _page(open_study: Study) -> None:
     show(found)
     is_made = is_demo(open_study) and _demo(open_study, "h2" if found else "h1")
     if is_made:
-        jobs.panel(open_study)
+        jobs.panel(open_study, finished=True)
     if runs:
         show(run_tables(open_study, runs))
         parts_panel(open_study, "run", list(runs), further_form=lambda: mark_runs(open_study, list(runs)))
@@ -85,7 +85,7 @@ def _page(open_study: Study) -> None:
         with st.expander("Study contents"):
             show(holdings(contents, is_checked and not study.with_answers(open_study)))
         if not is_made:
-            jobs.panel(open_study)
+            jobs.panel(open_study, finished=True)
 
 
 def _check(open_study: Study, of_file: bool, is_main: bool) -> None:

@@ -18,10 +18,11 @@ from blindspot.app.components.map import clusters, form, selection
 from blindspot.app.components.map.data import MapPoints, first_hits, known_of, open_map, points, runs_over
 from blindspot.app.components.map.figure import held_figure, selectable
 from blindspot.app.components.map.link import map_link
-from blindspot.app.components.map.parts import address, opened_point, quality_line, spread_table, warnings
+from blindspot.app.components.map.parts import address, opened_point, parameters, quality_line, spread_table, warnings
 from blindspot.app.components.marks import choices_fold, empty, notice, relation_label
 from blindspot.app.components.message import show_last_message
 from blindspot.app.components.parts import parts_panel
+from blindspot.app.components.path_bar import lead_to
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
 from blindspot.app.markup import div, link, show, tag
@@ -42,6 +43,7 @@ from blindspot.backend.maps.colours import (
 from blindspot.backend.maps.edits import Clusters, clusters_of
 from blindspot.backend.maps.stored import Map, maps_of
 from blindspot.backend.text.number_words import quantity
+from blindspot.backend.upkeep.study_path import NextStep
 from blindspot.db.question_table import rows_of
 
 NO_RUN = "no other run"
@@ -89,10 +91,12 @@ def page() -> None:
         return
     state = clusters_of(map)
     rows = clusters.rows_of_runs(map, state, runs, k)
+    coloured = Colouring(colour, run, other, k)
+    lead_to(_next_step(map, state, rows, coloured))
     with head:
-        _answer(map, rows, colour, run, other, k)
+        _answer(map, rows, coloured)
         show(choices_fold(f"map {name}, by {colour.title}, k = {k}"))
-    _picture(map, state, Colouring(colour, run, other, k), view)
+    _picture(map, state, coloured, view)
     clusters.table(map, state, rows, k, _open_cluster(state))
     statistics = tag("summary", "Statistics: how far the map can be trusted, and the spread of each group")
     show(tag("details", statistics, quality_line(map), spread_table(map), cls="panel fold"))
@@ -108,10 +112,26 @@ class Colouring(NamedTuple):
     k: int
 
 
-def _answer(
-    map: Map, rows: Sequence[clusters.ClusterRow], colour: MapColour, run: str | None, other: str | None, k: int
-) -> None:
+def _next_step(map: Map, state: Clusters, rows: Sequence[clusters.ClusterRow], coloured: Colouring) -> NextStep | None:
+    """Return the step to the missed questions of the cluster that the answer names, or of the open cluster."""
+    colour, run, other, k = coloured
+    if colour.name != "hit" or run is None:
+        return None
+    if (cluster := _open_cluster(state)) is not None:
+        questions = clusters.missed_questions(map, state, cluster, run, k)
+        if questions:
+            words = f"Read the {quantity(len(questions), 'question')} that {run} misses here"
+            return NextStep(words, url.QUESTION, parameters={"question": questions[0].id, "a": run, "b": other, "k": k})
+    worst = clusters.most_missed(rows, run)
+    if worst is None:
+        return None
+    words = f"See the {quantity(clusters.missed_count(worst, run), 'missed question')} of the cluster {worst.name}"
+    return NextStep(words, url.MAP, parameters=parameters(map, cluster=worst.id + 1))
+
+
+def _answer(map: Map, rows: Sequence[clusters.ClusterRow], coloured: Colouring) -> None:
     """Show what the colours say, where they show hits and misses; else what is on the map."""
+    colour, run, other, k = coloured
     if colour.name != "hit" or run is None:
         show(
             tag(
@@ -120,12 +140,20 @@ def _answer(
             )
         )
         return
-    where = clusters.most_missed(map, rows, run)
+    worst = clusters.most_missed(rows, run)
+    where = (
+        ""
+        if worst is None
+        else (
+            f"{run} misses most in the cluster {worst.name}: {clusters.missed_count(worst, run):,} of "
+            f"{quantity(worst.hits[run].n, 'question')}."
+        )
+    )
     if other is None:
         first = first_hits(map.study, run)
         ranks = [first[id] for id in map.question_ids if id in first]
         missed = sum(not 0 < rank <= k for rank in ranks)
-        title = f"{run} misses {missed:,} of {quantity(len(ranks), 'question')} at {k}"
+        title = f"{run} misses {missed:,} of {quantity(len(ranks), 'question')} in the top {k}"
         show(tag("h1", title), tag("p", where))
         return
     compared = opened_study.comparison(
@@ -135,14 +163,10 @@ def _answer(
     on_map = on_map[on_map >= 0]
     cells = flip_table(compared.first_ranks_a[on_map], compared.first_ranks_b[on_map], k)
     pair = {"a": run, "b": other, "k": k}
-    title = f"{other} finds {cells.only_b:,} of the {cells.only_b + cells.neither:,} questions that {run} misses at {k}"
     lost = link(f"{cells.only_a:,} that {run} finds", url.href(url.COMPARE, {**pair, "cell": "only_a"}))
-    read = link(
-        f"Read the {quantity(cells.only_b, 'question')}",
-        url.href(url.QUESTION, {**pair, "cell": "only_b"}),
-        cls="after",
-    )
-    show(tag("h1", title), tag("p", "It misses ", lost, ". ", where, read if cells.only_b else ""))
+    found = link(f"{cells.only_b:,}", url.href(url.COMPARE, {**pair, "cell": "only_b"}))
+    of_missed = f" of the {cells.only_b + cells.neither:,} questions that {run} misses in the top {k}"
+    show(tag("h1", f"{other} finds ", found, of_missed), tag("p", "It misses ", lost, ". ", where))
 
 
 def _second_run(map: Map, runs: list[str], run: str) -> str | None:
@@ -220,7 +244,7 @@ def _picture(map: Map, state: Clusters, coloured: Colouring, view: int) -> None:
                     show(opened_point(map, shown, shown.number[point], view))
                 elif point:
                     show(notice("This point is not on this map. ", link("Close", address(map, point=None))))
-            _selection_panel(map, shown, state, cluster, saved, coloured.run, coloured.k, bool(point))
+            _selection_panel(map, shown, state, cluster, saved, coloured, bool(point))
 
 
 def _selection_panel(
@@ -229,13 +253,13 @@ def _selection_panel(
     state: Clusters,
     cluster: int | None,
     saved: tuple[str, ...] | None,
-    run: str | None,
-    k: int,
+    coloured: Colouring,
     reading: bool,
 ) -> None:
+    _, run, other, k = coloured
     ids = selection.selected_ids(map)
     if cluster is not None:
-        clusters.opened_cluster(map, points, state, cluster, run, k)
+        clusters.opened_cluster(map, points, state, cluster, run, other, k)
     elif saved is not None:
         on_map = [id for id in saved if id in points.number]
         if len(on_map) < len(saved):

@@ -17,6 +17,8 @@ from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.marks import choices_fold, methods_note, notice
 from blindspot.app.components.message import show_last_message, try_action
+from blindspot.app.components.next_questions import step_of_selection
+from blindspot.app.components.path_bar import lead_to
 from blindspot.app.components.question_list import question_table
 from blindspot.app.components.relations_tables import choices
 from blindspot.app.components.slice_tables import (
@@ -45,6 +47,7 @@ from blindspot.backend.evaluation.slice_report import SliceReport, method_note
 from blindspot.backend.evaluation.slice_words import in_words, interval, merge_nested, sentence
 from blindspot.backend.evaluation.slices import Facts, by_results
 from blindspot.backend.text.number_words import noun_form, quantity
+from blindspot.backend.upkeep.study_path import NextStep
 from blindspot.db.errors import BlindspotError
 from blindspot.db.question_table import ids_of, rows_among, take
 
@@ -127,17 +130,18 @@ def _show_slice(
         with head:
             show(tag("h1", "This slice contains no question of these runs"), fold)
         return
+    lead_to(step_of_selection(open_study, compared, chosen, subset, " of this slice"))
     words = f"{quantity(total, 'question')} of {len(compared):,} {in_words(chosen.slice)}"
     links = (
         link("Open in Compare", chosen.on_compare(), cls="quiet"),
         link("All slices", address(chosen, slice=""), cls="quiet"),
     )
-    title = words if by_results(chosen.slice) else f"{headline(compared, chosen, subset).rstrip('.')} on {words}."
+    title = words if by_results(chosen.slice) else headline(compared, chosen, subset, f" on {words}")
     about = methods_note(limits_sentence(compared.run_a.kind, chosen.rule))
     with head:
         show(
             tag("h1", title),
-            tag("p", significance_line(compared, chosen, subset)),
+            tag("p", significance_line(compared, chosen, subset), cls="under"),
             div(tag("code", chosen.slice), *links, about, cls="action"),
             fold,
         )
@@ -237,17 +241,21 @@ def _finder(open_study, chosen: Selection, facts: Facts, head: DeltaGenerator, f
     key = (study.questions_key(open_study), chosen.a, chosen.b, made, chosen.k, chosen.relevance, chosen.rule, hidden)
     found = _found_slices(facts, chosen.slice, *key)
     heading = "h2" if chosen.slice else "h1"
-    asked = (
-        f"{facts.comparison.units.count_words()} in both runs. {convention(facts.comparison.run_a.kind, chosen.rule)}"
-    )
-    about = methods_note(asked, " ", method_note(found))
+    asked = f"{facts.comparison.units.count_words()} in both runs. Points of Success@{chosen.k}, A − B."
+    under = tag("p", asked, cls="under") if heading == "h1" else ""
+    about = methods_note(convention(facts.comparison.run_a.kind, chosen.rule), " ", method_note(found))
     with head:
         if not found.slices:
-            show(tag(heading, _nothing_found(found)), tag("p", *_instead(found, chosen)), about, fold)
+            compared = facts.comparison
+            lead_to(step_of_selection(open_study, compared, chosen, np.ones(len(compared), dtype=bool)))
+            show(tag(heading, _nothing_found(found)), under, tag("p", *_instead(found, chosen)), about, fold)
             return
         with_nested = merge_nested(found, facts)
-        title = sentence(with_nested[0][0], (chosen.a, chosen.b))
-        show(tag(heading, "Within the slice" if chosen.slice else title), about, fold)
+        first = with_nested[0][0]
+        words = f"See the {quantity(first.figures.n, 'question')} of this slice"
+        lead_to(NextStep(words, PAGE, parameters=_parameters_of(chosen, first.expression)))
+        title = sentence(first, (chosen.a, chosen.b), chosen.k)
+        show(tag(heading, "Within the slice" if chosen.slice else title), under, about, fold)
     _found_panel(chosen, found, with_nested)
     report = SliceReport(chosen.a, chosen.b, chosen.k, found)
     table_downloads(f"slices-{chosen.a}-{chosen.b}", report.as_latex, report.as_csv)
@@ -273,13 +281,18 @@ def _instead(found: FoundSlices, chosen: Selection) -> tuple[Html | str, ...]:
     )
 
 
+def _parameters_of(chosen: Selection, expression: str) -> dict[str, object]:
+    """Return the parameters of the address that opens a found slice, within the current slice if there is one."""
+    return chosen.parameters(page=1, slice=join_expressions([chosen.slice, expression]))
+
+
 def _found_panel(
     chosen: Selection, found: FoundSlices, with_nested: Sequence[tuple[FoundSlice, list[FoundSlice]]]
 ) -> None:
     """Show the found slices with the slices nested in them, and the table of all figures."""
 
     def opens(expression: str) -> str:
-        return url.href(PAGE, chosen.parameters(page=1, slice=join_expressions([chosen.slice, expression])))
+        return url.href(PAGE, _parameters_of(chosen, expression))
 
     def evidence(found_slice: FoundSlice, nested: Sequence[FoundSlice]) -> Html:
         contribution = f" A − B {interval(found_slice)}; contribution {signed_number(100 * found_slice.explained)}"

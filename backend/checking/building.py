@@ -39,7 +39,7 @@ BLOCK = 2000  # passages whose words are in memory together
 QUESTIONS = 20_000  # in a transaction
 OF_FILE, SAMPLE_OF_FILE = "training file", "sample of a training file"
 """Written in place of a retriever in the manifests of runs."""
-EMPTY = "[empty]"
+EMPTY = "[empty]"  # stands for a question or a passage without text
 MOST_LISTED = 100  # negatives of a question in the run
 _FIELDS = ("row", "slot", "question", "passage", "positive", "score", "overlap", "shared", "similar", "empty")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from blindspot.backend.checking.building import CheckedStudy, number_of
+from blindspot.backend.checking.building import EMPTY, CheckedStudy, number_of
 from blindspot.backend.checking.near_duplicate_candidates import near_duplicate_groups
 from blindspot.backend.checking.pairs import PassageOccurrences, contained_in, negative_pairs
 from blindspot.backend.data.leaks import words_key
@@ -185,8 +185,10 @@ def _repeated_rows_and_passages(checked_study: CheckedStudy, row_count: int) -> 
 
 
 def _text_findings(checked_study: CheckedStudy) -> list[FileFinding]:
-    """Count empty passages and truncated passages."""
+    """Count questions and passages without text, and truncated passages."""
     places, corpus = checked_study.occurrences, checked_study.study.corpus
+    connection = checked_study.study.questions.connection
+    blank = [number_of(id) for (id,) in connection.execute("SELECT id FROM question WHERE text = ?", (EMPTY,))]
     longest, number = corpus.connection.execute(
         "SELECT length(text), count(*) FROM passage GROUP BY 1 ORDER BY 1 DESC LIMIT 1"
     ).fetchone()
@@ -195,6 +197,14 @@ def _text_findings(checked_study: CheckedStudy) -> list[FileFinding]:
         "SELECT count(*) FROM passage WHERE text LIKE '%...' OR text LIKE '%…'"
     ).fetchone()[0]
     return [
+        FileFinding(
+            "empty_questions",
+            "questions without text",
+            len(blank),
+            len(checked_study.study.questions),
+            "question",
+            _lines(checked_study, places.row[np.isin(places.question, blank)]),
+        ),
         FileFinding(
             "empty_texts",
             "passages without a word",

@@ -208,7 +208,7 @@ def cleaning_verdict(pair: Comparison) -> str:
     for k, figures in overall(pair, [k for k in KS if k <= pair.depth]).figures_at.items():
         value, low, high = (0 - each for each in figures.difference.estimate.percent)
         if figures.difference.p_adjusted is not None and figures.difference.p_adjusted <= SURE:
-            established.append(f"{signed_number(value)} points at {k} ({signed_ends(high, low)})")
+            established.append(f"{signed_number(value)} points in the top {k} ({signed_ends(high, low)})")
         else:
             open_at.append(f"{k} ({signed_number(value)})")
     sentences = (
@@ -217,7 +217,7 @@ def cleaning_verdict(pair: Comparison) -> str:
         else []
     )
     if open_at:
-        sentences.append(f"No difference between the two is established at {_join_words(open_at)}.")
+        sentences.append(f"No difference between the two is established in the top {_join_words(open_at)}.")
     measured = f"Measured over {pair.units.count_words()}. Training with another seed may give another result."
     return " ".join([*sentences, measured])
 

@@ -16,6 +16,11 @@ def p_words(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
+def where_words(k: int, measure: RankingMeasure = SUCCESS) -> str:
+    """Return by what runs are compared, within a sentence: "in the top 5", or "in nDCG@20"."""
+    return f"in the top {k}" if measure is SUCCESS else f"in {measure.title_at(k)}"
+
+
 def conclusion(paired_figures: PairedFigures, run_a: str, run_b: str, tests: int = 1) -> str:
     """Return one sentence with the conclusion about these two runs on this collection.
 
@@ -33,7 +38,7 @@ def conclusion(paired_figures: PairedFigures, run_a: str, run_b: str, tests: int
     )
     _, low, high = estimate.percent
     if p > SURE:
-        where = f"at {k}" if paired_figures.measure is SUCCESS else f"in {paired_figures.title}"
+        where = where_words(k, paired_figures.measure)
         none = f"Inconclusive over these {questions}: no significant difference between {run_a} and {run_b} {where} ({words}); "
         if low <= 0 <= high:
             return none + f"the 95% interval is {signed_ends(low, high)} points."

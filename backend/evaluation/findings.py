@@ -21,10 +21,15 @@ TIMES = {"<=1": "once at most", "2-3": "2 or 3 times", "100+": "100 times or mor
 
 @dataclass(frozen=True, slots=True)
 class RunFinding:
-    """A sentence about two runs, and its topic, so that a page can link to the details."""
+    """A sentence about two runs, and its topic, so that a page can link to the details.
+
+    Attributes:
+        group: of a sentence about frequency, the label of the group in which the run finds least; "" for none.
+    """
 
     topic: Topic
     sentence: str
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +62,7 @@ def findings(comparison: Comparison, k: int, names: tuple[str, str]) -> list[Run
     figures = figures_at(comparison, k)
     points = frequency_points(comparison, k)
     sentences = [RunFinding("difference", _difference(figures, names))]
-    for sentence in _frequency_sentences(points, names):
-        sentences.append(RunFinding("frequency", sentence))
+    sentences += _frequency_findings(points, names)
     only_one_run: Mapping[Topic, tuple[str, int]] = {
         "only_a": (names[0], figures.difference.only_a),
         "only_b": (names[1], figures.difference.only_b),
@@ -102,15 +106,15 @@ def _difference(paired_figures: PairedFigures, names: tuple[str, str]) -> str:
     )
 
 
-def _frequency_sentences(points: list[FrequencyPoint], names: tuple[str, str]) -> list[str]:
-    """Return a sentence for each run whose accuracy differs between frequent and rare subjects, or one sentence if
+def _frequency_findings(points: list[FrequencyPoint], names: tuple[str, str]) -> list[RunFinding]:
+    """Return a finding for each run whose accuracy differs between frequent and rare subjects, or one finding if
     neither run's accuracy differs.
     """
     enough = [point for point in points if not point.has_few_questions]
     if len(enough) < 2:
         return []
     frequent, rare = enough[0], enough[-1]
-    sentences = []
+    found = []
     for name, high, low in (
         (names[1], frequent.estimate_b, rare.estimate_b),
         (names[0], frequent.estimate_a, rare.estimate_a),
@@ -121,19 +125,19 @@ def _frequency_sentences(points: list[FrequencyPoint], names: tuple[str, str]) -
             continue
         (top, _, _), (bottom, _, _) = high.percent, low.percent
         verb = "falls" if change.value > 0 else "rises"
-        sentences.append(
+        sentence = (
             f"{name} {verb} from {top:.0f}% {bucket_words(frequent.label)} to {bottom:.0f}% {bucket_words(rare.label)}."
         )
-    if not sentences:
-        return [
-            f"Neither run differs reliably between subjects {bucket_words(frequent.label)} and subjects {bucket_words(rare.label)}."
-        ]
-    return sentences
+        found.append(RunFinding("frequency", sentence, (rare if change.value > 0 else frequent).label))
+    if not found:
+        sentence = f"Neither run differs reliably between subjects {bucket_words(frequent.label)} and subjects {bucket_words(rare.label)}."
+        return [RunFinding("frequency", sentence)]
+    return found
 
 
 def bucket_words(label: str) -> str:
     """Describe a bucket or group of frequencies in words, such as "where the subject is mentioned 30 to 99 times"."""
     if label.startswith("bucket "):
-        return f"in {label}"
+        return f"in frequency {label.replace('bucket', 'group')}"
     group = label.removesuffix(" mentions")
     return f"where the subject is mentioned {TIMES.get(group) or group.replace('-', ' to ') + ' times'}"

@@ -20,7 +20,7 @@ NUMBERS = {
     "length": "of {} words",
     "answer_length": "whose answer has {} words",
     "frequency": "whose subject is mentioned {} times",
-    "bucket": "in frequency bucket {}",
+    "bucket": "in frequency group {}",
 }
 SHARED = {
     ("<", 0.5): "with less than half of their words in the gold passage",
@@ -88,20 +88,22 @@ def _range(conditions: Sequence[Condition]) -> str:
     return f"{low} or more" if high is None else f"{high} or fewer"
 
 
-def sentence(found_slice: FoundSlice, names: tuple[str, str]) -> str:
+def sentence(found_slice: FoundSlice, names: tuple[str, str], k: int | None = None) -> str:
     """Return a sentence that states which run is ahead in a slice, by how much, and by how much elsewhere.
 
     Args:
-        names: of A and B, as the sentence calls them.
+        names: of A and B, as the sentence calls them. k: the cut-off, for a sentence that also names the other run.
     """
     estimate = found_slice.figures.difference.estimate
     here, elsewhere = round(100 * (estimate.value or 0.0), 1), round(100 * found_slice.outside, 1)
     questions = f"on {quantity(found_slice.figures.n, 'question')} {in_words(found_slice.expression)}"
+    where = "" if k is None else f"in the top {k} "
     if not here:
         outside = f"{names[elsewhere < 0]} is {abs(elsewhere):.1f} ahead" if elsewhere else "as well"
-        return f"{names[0]} and {names[1]} are level {questions}; elsewhere {outside}."
+        return f"{names[0]} and {names[1]} are level {where}{questions}; elsewhere {outside}."
     outside = f"{abs(elsewhere):.1f} {'ahead' if (elsewhere > 0) == (here > 0) else 'behind'}" if elsewhere else "level"
-    return f"{names[here < 0]} is {abs(here):.1f} points ahead {questions}; elsewhere {outside}."
+    of_other = "" if k is None else f"of {names[here > 0]} {where}"
+    return f"{names[here < 0]} is {abs(here):.1f} points ahead {of_other}{questions}; elsewhere {outside}."
 
 
 def interval(found_slice: FoundSlice) -> str:

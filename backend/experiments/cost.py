@@ -7,7 +7,8 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -16,7 +17,8 @@ from typing import Any
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.leaks import eligible_questions
 from blindspot.backend.experiments.fine_tuning import Adapted, Begun
-from blindspot.backend.experiments.hits import Index, RunPart
+from blindspot.backend.experiments.hits import Bm25Hits, Index, RunPart
+from blindspot.backend.experiments.papers import WITHOUT_TRAINING
 from blindspot.backend.experiments.parts import Part, StudyEncoder
 from blindspot.backend.experiments.question_encoders import QuestionEncoders
 from blindspot.backend.experiments.readers import ReaderModelPart, ReadingPart
@@ -26,9 +28,11 @@ from blindspot.backend.experiments.workbench import Workbench
 from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training.examples import Example
 from blindspot.backend.training.training_settings import DualEncoderSettings
+from blindspot.db.errors import BlindspotError
 
 TIMED_PASSAGES = 32  # passages encoded in a timing trial
 TIMED_BATCH = 4  # questions in a timing trial of training without a GPU; the time of a batch grows with its size
+BM25 = "bm25"  # the retriever of a run by BM25
 PAIRS = 4  # texts that a cross-encoder or reader is timed on
 
 
@@ -57,6 +61,15 @@ def planned_parts(
     )
 
 
+def next_without_training(study: Study, known: Collection[str]) -> tuple[str, PlannedParts] | None:
+    """Return the first experiment that trains nothing, is not in `known` and can run on this study, with its parts."""
+    for name in WITHOUT_TRAINING:
+        if name not in known:
+            with suppress(BlindspotError):
+                return name, planned_parts(study, name)
+    return None
+
+
 def _by_kind(parts: Sequence[Part]) -> Counter[str]:
     return Counter(part.plural for part in parts)
 
@@ -75,6 +88,8 @@ def _singular_noun(plural: str) -> str:
 class ExperimentCost:
     """The estimated cost of an experiment. made, waiting: number of finished and missing parts by kind. seconds:
     estimated time for the missing parts, except the kinds in not_reckoned.
+
+    The time of a search is extrapolated from the study's own runs, and is 0 without any.
     """
 
     made: Mapping[str, int]
@@ -88,9 +103,13 @@ def cost(
 ) -> ExperimentCost:
     """Estimate the cost without making or writing a part.
 
-    The estimate includes training and encoding, but not searching and building training sets.
+    The estimate includes training, encoding and searching, but not building training sets.
     """
-    planned = planned_parts(study, experiment, options, device)
+    return cost_of_parts(study, planned_parts(study, experiment, options, device), device)
+
+
+def cost_of_parts(study: Study, planned: PlannedParts, device: str | None = None) -> ExperimentCost:
+    """Estimate the cost of the planned parts. Without trainings and encodings among them, no model is tried."""
     reckoned, seconds = _CostEstimator(Workbench(study, device)), 0.0
     unknown: dict[str, None] = {}
     for part in planned.waiting:
@@ -130,7 +149,9 @@ class _CostEstimator:
             return self._steps(part.settings, self._questions_found(part.hits)) * texts * self._pair(part, trained=True)
         if isinstance(part, ReadingPart):
             return self._questions_found(part.hits) * part.k * self._pair(part.reader, trained=False)
-        return 0.0 if isinstance(part, (RunPart, TrainingData, Adapted, Begun)) or part.folder == "indexes" else None
+        if isinstance(part, RunPart):
+            return self._questions_found(part) * self._search(isinstance(part, Bm25Hits))
+        return 0.0 if isinstance(part, (TrainingData, Adapted, Begun)) or part.folder == "indexes" else None
 
     @cached_property
     def _device(self) -> str:
@@ -151,6 +172,17 @@ class _CostEstimator:
                 self.bench, data.questions, relations=data.relations, limit=data.limit
             ).ids
         return self._admitted[key]
+
+    def _search(self, is_bm25: bool) -> float:
+        """Return the seconds to search a question: those of the slowest run of the study by BM25, or not by BM25."""
+        return max(
+            (
+                run["search_seconds"] / run["questions"]
+                for run in self.bench.parts("runs").values()
+                if run.get("search_seconds") and run.get("questions") and (run.get("retriever") == BM25) == is_bm25
+            ),
+            default=0.0,
+        )
 
     def _questions_found(self, hits: RunPart) -> int:
         return len(hits.asked.questions_of(self.bench))

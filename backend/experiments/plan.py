@@ -238,6 +238,7 @@ class PaperClaim:
 
     Cells are named (row, column). Without `expected_worse`, the claim is that the value of the cell is more than
     `minimum_gain`. Both numbers are in the unit of the measure; for Success@k they are shares between 0 and 1.
+    about: the relation, or the groups of questions, of which the statement is made; "" for all questions.
     """
 
     statement: str
@@ -245,6 +246,7 @@ class PaperClaim:
     expected_worse: tuple[str, str] | None = None
     tolerance: float | None = None
     minimum_gain: float = 0.0
+    about: str = ""
 
     def judge(
         self,
@@ -296,6 +298,7 @@ class PaperClaim:
             verdict = self._verdict_word(estimate.low, estimate.high)
         return {
             "says": self.statement,
+            "about": self.about,
             "ahead": list(self.expected_better),
             "behind": self.expected_worse and list(self.expected_worse),
             "within": self.tolerance,

@@ -70,7 +70,8 @@ def as_lines(result: Mapping[str, Any]) -> list[str]:
     """Return the lines under the table: the note on the figures, each claim, the notes, the verdict."""
     lines = [result["convention"]]
     for claim in result["claims"]:
-        lines.append(f"{claim['says']}: {difference(claim, result['unit'])}: {claim['word']}")
+        about = f"{claim['about']}: " if claim.get("about") else ""  # results of older versions have both in one text
+        lines.append(f"{about}{claim['says']}: {difference(claim, result['unit'])}: {claim['word']}")
     return [*lines, *result["notes"], result["sentence"]]
 
 
@@ -78,10 +79,8 @@ def difference(claim: Mapping[str, Any], unit: str) -> str:
     """Format the figures on which a claim's verdict is based: the difference, its interval and n."""
     if claim["difference"] is None:
         return "no questions"
-    return (
-        f"{_signed_value(claim['difference'], unit)} ({_signed_value(claim['low'], unit)} to {_signed_value(claim['high'], unit)}), "
-        f"n = {claim['n']:,}"
-    )
+    value, low, high = (_signed_value(claim[name], unit) for name in ("difference", "low", "high"))
+    return f"{value}{' points' if unit == '%' else ''} ({low} to {high}), n = {claim['n']:,}"
 
 
 def _signed_value(value: float, unit: str) -> str:

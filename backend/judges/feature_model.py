@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -24,6 +25,7 @@ from blindspot.backend.judges.features import FEATURES, NAMES
 from blindspot.backend.judges.scorers import ENSEMBLE, Ensemble, Linear, Scorer, Trees
 from blindspot.backend.judges.settings import FeatureJudgeSettings
 from blindspot.backend.judges.thresholds import add_positive_threshold, drop_threshold
+from blindspot.backend.text.answers.run import processors
 from blindspot.db.errors import Refused
 
 PRIOR = Path(__file__).with_name("prior.json")
@@ -125,6 +127,8 @@ def fit_model(examples: Examples, settings: FeatureJudgeSettings) -> tuple[Featu
 
     Raises Refused if there are too few labelled questions.
     """
+    from threadpoolctl import threadpool_limits
+
     if examples.labelled_questions < 2 or not (examples.truth == NEGATIVE).any():
         raise Refused(
             "the judge needs at least 2 training questions with a known positive in their list, and negatives beside "
@@ -133,27 +137,37 @@ def fit_model(examples: Examples, settings: FeatureJudgeSettings) -> tuple[Featu
     known = examples.truth != UNKNOWN
     judged = ~(examples.features[:, RANK] > settings.depth)
     scores = np.full(len(examples), np.nan)
-    taught = np.unique(examples.questions[known])
-    for fold in _folds(examples.questions, settings.folds, settings.seed):
-        others = np.setdiff1d(taught, examples.questions[fold])
-        if len(others) > FOLD_QUESTIONS:
-            others = np.random.default_rng(settings.seed).choice(others, FOLD_QUESTIONS, replace=False)
-        learned = known & np.isin(examples.questions, others)
-        if len(np.unique(examples.truth[learned])) == 2:
-            asked = fold & judged
-            scores[asked] = _fit(examples, learned, settings).ranking_scores(examples.features[asked])
+    folds = _folds(examples.questions, settings.folds, settings.seed)
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(processors()) as pool:
+        whole = pool.submit(fit_ranker, examples, settings)
+        rankers = list(pool.map(lambda fold: _fit_without(examples, fold, settings), folds))
+        ranker = whole.result()
+    for fold, fold_ranker in zip(folds, rankers, strict=True):
+        if fold_ranker is not None:
+            scores[fold & judged] = fold_ranker.ranking_scores(examples.features[fold & judged])
     seen = ~np.isnan(scores)
     # The first ranks calibrate, so the base rate is that of the ranks that will be judged. UNKNOWN pairs are left out:
     # counted as negatives, they would teach the judge that a false negative is improbable.
     settled = seen & known
     positive = examples.truth[settled] == POSITIVE
     calibration = fit_calibration(scores[settled], positive)
-    ranker = fit_ranker(examples, settings)
     medians = np.nanmedian(examples.features[:, ranker.columns], axis=0)
     model = FeatureModel(ranker.kind, ranker.columns, medians, ranker.scorer, calibration, float(positive.mean()))
     out_of_fold = np.full(len(examples), np.nan)
     out_of_fold[seen] = calibration(scores[seen])
     return model, out_of_fold
+
+
+def _fit_without(examples: Examples, fold: np.ndarray, settings: FeatureJudgeSettings) -> FeatureRanker | None:
+    """Fit a model to the known pairs of the questions outside a fold, (n,) bool. Return None if they have pairs of only
+    one class.
+    """
+    known = examples.truth != UNKNOWN
+    others = np.setdiff1d(examples.questions[known], examples.questions[fold])
+    if len(others) > FOLD_QUESTIONS:
+        others = np.random.default_rng(settings.seed).choice(others, FOLD_QUESTIONS, replace=False)
+    learned = known & np.isin(examples.questions, others)
+    return _fit(examples, learned, settings) if len(np.unique(examples.truth[learned])) == 2 else None
 
 
 @dataclass(frozen=True)
@@ -211,27 +225,29 @@ def _tree_model(features: np.ndarray, truth: np.ndarray, weights: np.ndarray, se
     """Return boosted trees over the features (n, c), which are binned here at weighted quantiles.
 
     scikit-learn bins features too, but with weights it sorts a feature anew for each quantile, which took longer than
-    the trees.
+    the trees. The fit uses one OpenMP thread: with more, it waits at thousands of barriers, and beside other work this
+    took twenty times as long.
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_limits
 
     edges = [_bin_edges(column, weights) for column in features.T]
     bins = np.empty(features.shape, np.float32)
     for place, column in enumerate(features.T):
         bins[:, place] = np.where(np.isnan(column), np.nan, np.searchsorted(edges[place], column))
-    trees = Trees.from_model(
-        HistGradientBoostingClassifier(
-            max_iter=150,
-            max_bins=BINS,
-            max_leaf_nodes=16,
-            max_depth=4,
-            learning_rate=0.06,
-            l2_regularization=5.0,
-            min_samples_leaf=30,
-            early_stopping=False,
-            random_state=seed,
-        ).fit(bins, truth, weights)
+    model = HistGradientBoostingClassifier(
+        max_iter=150,
+        max_bins=BINS,
+        max_leaf_nodes=16,
+        max_depth=4,
+        learning_rate=0.06,
+        l2_regularization=5.0,
+        min_samples_leaf=30,
+        early_stopping=False,
+        random_state=seed,
     )
+    with threadpool_limits(1, user_api="openmp"):  # of this thread only
+        trees = Trees.from_model(model.fit(bins, truth, weights))
     threshold = trees.threshold.copy()
     for node in np.flatnonzero(np.isfinite(threshold)):
         threshold[node] = edges[trees.feature[node]][int(threshold[node])]

@@ -92,7 +92,6 @@ def retrieve(study: Study, kind: str, *, asked: RunSettings, progress: Progress 
             **extra,
             "split": asked.split,
             "seed": settings.seed,
-            "rule": asked.rule,
             "search_seconds": seconds,
             "latency": live_latency(retriever, texts, k),
             "index_bytes": index_bytes(study, chosen, chosen_options),

@@ -13,7 +13,7 @@ import numpy as np
 
 from blindspot.analysis.accuracy import proportion
 from blindspot.backend.core.gold import gold_matrix
-from blindspot.backend.core.runs import Run, write_run
+from blindspot.backend.core.runs import Run, write_reordered_run
 from blindspot.backend.core.sampling import nested_sample
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_of
@@ -298,12 +298,13 @@ class CurveBench:
         With fewer than ADAPTER_QUESTIONS questions, an adapter performs worse than the encoder alone, so none is
         trained.
         """
-        if self.dense is None:
+        if self.inputs.encoder is None:
             return None
         positives, negatives = self._training_rows(lists, truth, by_people)
         learnable = [i for i, row in enumerate(positives) if row]
         if len(learnable) < ADAPTER_QUESTIONS:
             return self.base_encoder_successes
+        assert self.dense is not None
         texts = [lists.questions[i].text for i in learnable]
         training_questions = TrainingQuestions(
             question_vectors(self.study, self.dense, texts, self.progress),
@@ -336,9 +337,30 @@ class CurveBench:
     @cached_property
     def base_encoder_successes(self) -> np.ndarray | None:
         """Return for each dev question whether the encoder without an adapter finds an answer in its top 20, (q',)
-        bool.
+        bool; from the encoder's run over dev, or else by a search.
         """
-        return None if self.dense is None else self._map_successes(None)
+        if self.inputs.encoder is None:
+            return None
+        run = self._encoder_run()
+        if run is None:
+            return self._map_successes(None)
+        rows = np.array([run.row(question.id) for question in self.relevance.questions], np.int64)
+        return np.asarray(run.answers(self.rule)[rows, :SUCCESS_OF_ADAPTER].any(axis=1))
+
+    def _encoder_run(self) -> Run | None:
+        """Return a run of all measured questions that was made after the encoder's index and knows which hits contain
+        an answer; None if there is none, or if gold is what is measured.
+        """
+        index = self.study.parts("indexes")[str(self.inputs.encoder)]
+        ids = [question.id for question in self.relevance.questions]
+        for name, manifest in reversed(self.study.parts("runs").items()):
+            is_search = (manifest.get("kind"), manifest.get("retriever")) == ("dense", self.inputs.encoder)
+            if is_search and "own_passage" not in manifest and manifest["made"] >= index["made"]:
+                run = self.study.run(name)
+                is_deep = run.hits.k >= min(SUCCESS_OF_ADAPTER, len(self.study.corpus))
+                if is_deep and self.rule in run.rules and all(run.row(id) is not None for id in ids):
+                    return run if self.relevance.kind == "answers" else None
+        return None
 
     def _map_successes(self, question_map: Any) -> np.ndarray:
         """Return for each dev question whether the top 20 contain a relevant passage, (q',) bool. The questions are
@@ -375,9 +397,8 @@ class CurveBench:
             "learning_curve": number,
             "scope": scope,
             "seed": self.seed,
-            "rule": self.rule,
         }
-        return write_run(self.study, name, self.dev.question_ids, hits, about, rule=self.rule, replace=True)
+        return write_reordered_run(self.study, name, self.dev, hits, about)
 
     def stored_outcomes(self, point: CurvePoint, scope: Scope) -> np.ndarray | None:
         """Return the dev questions on which the reranker of an earlier point succeeded, (q',) bool; None if that point

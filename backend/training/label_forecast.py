@@ -45,6 +45,7 @@ USES: dict[str, str] = {
 }
 
 MEASURE = {"reranker": "Success@1", "cleaning_retriever": "Success@20", "cleaning_reranker": "Success@1"}
+TOO_EARLY = "It is too early to say what more labels would change; judge about 30 passages of training questions first."
 LIKELY = 0.005  # the least gain that the sentence names although it is not certain
 NO_CHANGE = 0.015
 """An interval within so much of nothing, in Success, says that cleaning is not expected to change a retriever."""
@@ -58,16 +59,18 @@ class UseForecast:
         now: the half-width of the evaluation now; None for other uses.
         expected: one forecast for each number of LABELS, in shares (of doubtful gold: a count); empty if nothing can be
             said yet, and `lacking` says why.
+        command: the command that begins what is lacking; "" for none, and in files of older versions.
     """
 
     use: str
     now: float | None
     expected: tuple[Forecast, ...]
     lacking: str = ""
+    command: str = ""
 
     @property
-    def forecast_cells(self) -> list[str]:
-        """Return the expected effect for each number of LABELS, with its 90% interval."""
+    def forecast_cells(self) -> list[tuple[str, str]]:
+        """Return the expected effect for each number of LABELS, and its 90% interval."""
         return [_forecast_cell(self.use, found) for found in self.expected]
 
     @property
@@ -92,28 +95,46 @@ class LabelForecast:
         """Return a sentence on the use for which labels help most, and on the expected effect of cleaning training
         sets.
         """
-        by_use = {each.use: each for each in self.uses if each.expected}
-        gains = {
-            use: (_narrowing_sentence(each) if use == "evaluation" else each.expected[-1])
-            for use, each in by_use.items()
-            if use != "gold"
-        }
+        gains, use, is_sure = self._best_use()
         if not gains:
-            return "It is too early to say what more labels would change; judge about 30 passages of training questions first."
-        sure = {use: gain for use, gain in gains.items() if gain.low > 0}
-        likely = {use: gain for use, gain in gains.items() if gain.value >= LIKELY and use != "cleaning_retriever"}
-        use = max(sure or likely, key=lambda name: gains[name].value, default="")
+            return TOO_EARLY
         where = USES[use].split(",")[0] if use else ""
-        if sure:
+        if is_sure:
             what = f"labels pay most in {where}: the next {LABELS[-1]} are expected to {_gain_words(use, gains[use])}"
         else:
             what = f"no gain of the next {LABELS[-1]} labels is certain"
             what += f"; likeliest is that in {where} they {_gain_words(use, gains[use])}" if use else ""
-        cleaning = by_use.get("cleaning_retriever")
+        cleaning = next((each for each in self.uses if each.use == "cleaning_retriever" and each.expected), None)
         more = (
-            "" if sure or "evaluation" in gains else " Judge some dev questions to see what labels give the evaluation."
+            ""
+            if is_sure or "evaluation" in gains
+            else " Judge some dev questions to see what labels give the evaluation."
         )
         return f"On this study, {what}{'' if cleaning is None else _cleaning_words(cleaning.expected[-1])}.{more}"
+
+    @property
+    def short_sentence(self) -> str:
+        """Return in one sentence whether labels pay in this study, and for which use."""
+        gains, use, is_sure = self._best_use()
+        if not gains:
+            return TOO_EARLY
+        if not use:
+            return f"Labels may not pay here: no gain of the next {LABELS[-1]} is certain or likely."
+        where, gain = USES[use].split(",")[0], _gain_words(use, gains[use])
+        if is_sure:
+            return f"Labels pay most in {where}: the next {LABELS[-1]} are expected to {gain}."
+        return f"It is not certain that labels pay here: likeliest is that in {where} the next {LABELS[-1]} {gain}."
+
+    def _best_use(self) -> tuple[dict[str, Forecast], str, bool]:
+        """Return the gain of each use, the use with the largest ("" if none is likely), and whether it is certain."""
+        gains = {
+            each.use: (_narrowing_sentence(each) if each.use == "evaluation" else each.expected[-1])
+            for each in self.uses
+            if each.expected and each.use != "gold"
+        }
+        sure = {use: gain for use, gain in gains.items() if gain.low > 0}
+        likely = {use: gain for use, gain in gains.items() if gain.value >= LIKELY and use != "cleaning_retriever"}
+        return gains, max(sure or likely, key=lambda name: gains[name].value, default=""), bool(sure)
 
     @property
     def answer(self) -> str:
@@ -132,8 +153,9 @@ class LabelForecast:
         """Return one line for each use with the expected effect of the next labels and 90% intervals."""
         lines = []
         for each in self.uses:
-            cells = [f"{n}: {cell}" for n, cell in zip(LABELS, each.forecast_cells, strict=False)]
-            lines.append(f"{each.title}: {'; '.join(cells) or each.lacking}")
+            cells = [f"{n}: {value} ({ends})" for n, (value, ends) in zip(LABELS, each.forecast_cells, strict=False)]
+            lacking = f"{each.lacking}{f': {each.command}' if each.command else ''}"
+            lines.append(f"{each.title}: {'; '.join(cells) or lacking}")
         return lines
 
 
@@ -168,12 +190,13 @@ def _signed_points(share: float) -> str:
     return signed_number(100 * share)
 
 
-def _forecast_cell(use: str, forecast: Forecast) -> str:
-    if use == "gold":
-        return f"{forecast.value:.0f} ({forecast.low:.0f} to {forecast.high:.0f})"
-    if use == "evaluation":
-        return f"{100 * forecast.value:.1f} ({100 * forecast.low:.1f} to {100 * forecast.high:.1f})"
-    return f"{_signed_points(forecast.value)} ({_signed_points(forecast.low)} to {_signed_points(forecast.high)})"
+def _forecast_cell(use: str, forecast: Forecast) -> tuple[str, str]:
+    def text(value: float) -> str:
+        if use == "gold":
+            return f"{value:.0f}"
+        return f"{100 * value:.1f}" if use == "evaluation" else _signed_points(value)
+
+    return text(forecast.value), f"{text(forecast.low)} to {text(forecast.high)}"
 
 
 @job("forecast labels", light=True, extras=("judges",))
@@ -279,7 +302,7 @@ def _gold_forecast(bench: CurveBench) -> UseForecast:
     said = [pairs[q.id, gold] for q in questions for gold in q.gold if (q.id, gold) in pairs]
     settled = [label for label in said if label in ("positive", "related", "negative")]
     if len(settled) < 10:
-        return UseForecast("gold", None, (), "judge about 30 gold passages first: blindspot batch gold")
+        return UseForecast("gold", None, (), "judge about 30 gold passages first", "blindspot batch gold")
     wrong = sum(label != "positive" for label in settled)
     return UseForecast("gold", None, tuple(count_forecast(wrong, len(settled), n) for n in LABELS))
 

@@ -202,7 +202,8 @@ def _learn_scope(
     reordered, first = bench.rerank_dev_run(ranker)
     bench.keep_run(name, scope, reordered, number)
     outcomes = {"reranker": first}
-    adapted = bench.adapter_successes(lists, truth, by_people)
+    # The adapter of all questions has thousands of positives; labels change it by less than can be measured.
+    adapted = bench.adapter_successes(lists, truth, by_people) if scope == "judged" else None
     if adapted is not None:
         outcomes["adapter"] = adapted
     earlier = None if point_before is None else bench.stored_outcomes(point_before, scope)

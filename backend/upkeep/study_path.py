@@ -30,8 +30,9 @@ class PathState:
     Attributes:
         runs: name to manifest, two or more, without those of the learning curve.
         pair: the two runs to compare.
-        has_labels: whether a passage is judged.
+        has_labels: whether the person has judged a passage; for a command, whether anybody has.
         has_viewed_question: whether the person has looked at a question.
+        has_others_labels: whether others have judged passages, for which they looked at questions.
         current_set: the set that is shown, if any.
         has_batch, has_training_questions: only commands ask.
     """
@@ -44,6 +45,7 @@ class PathState:
     training_sets: dict[str, Any]
     models: dict[str, dict]
     current_set: str | None = None
+    has_others_labels: bool = False
     may: Callable[[str], bool] = lambda action: True
     has_batch: bool = False
     has_training_questions: bool = True
@@ -68,24 +70,27 @@ class PathState:
 
 @dataclass(frozen=True)
 class NextStep:
-    """A next step: a description, the page of the app with its parameters, and the command."""
+    """A next step: a description, the page of the app with its parameters, and the command; "" for a step that only the
+    app has.
+    """
 
     label: str
     page: str
-    command: str
-    parameters: Mapping[str, str] = field(default_factory=dict)
+    command: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class PathStep:
-    """One step: its title, the titles of the pages on which it is done, whether it is done, and how to do it if that is
-    possible now.
+    """One step: its title, the titles of the pages on which it is done, whether the person has done it, how to do it if
+    that is possible now, and whether others have done it.
     """
 
     title: str
     pages: tuple[str, ...]
     is_done: Callable[[PathState], bool]
     next: Callable[[PathState], NextStep | None]
+    is_done_by_others: Callable[[PathState], bool] = lambda s: False
 
 
 def _compare_step(state: PathState) -> NextStep:
@@ -140,11 +145,11 @@ def _change_step(state: PathState) -> NextStep | None:
 
 STEPS = (
     PathStep("See the failure", ("Compare", "Relations", "Slices", "Map", "Experiments"), lambda s: len(s.runs) > 1, _compare_step),
-    PathStep("Look at questions", ("Question", "Find"), lambda s: s.has_viewed_question, _look_step),
-    PathStep("Judge", ("Judge", "Quality", "Team"), lambda s: s.has_labels, _judge_step),
+    PathStep("Look at questions", ("Question", "Find"), lambda s: s.has_viewed_question, _look_step, lambda s: s.has_others_labels),
+    PathStep("Judge", ("Judge", "Quality", "Team"), lambda s: s.has_labels, _judge_step, lambda s: s.has_others_labels),
     PathStep("Clean", ("Training",), lambda s: bool(s.training_sets), _clean_step),
     PathStep("Train", (), lambda s: bool(s.models), _train_step),
-    PathStep("See the change", (), lambda s: False, _change_step),
+    PathStep("See the change", (), lambda s: s.runs_of_change is not None, _change_step),
 )  # fmt: skip
 JUDGE, TRAIN = STEPS[2], STEPS[4]
 
@@ -153,8 +158,8 @@ def next_command(study: Study) -> Step | None:
     """Return the next step of a study for the command line; None if it cannot be determined.
 
     For a check of a training file, the next step is judging in the app. Without two runs, it is a step that leads to a
-    run. Otherwise it is the first step that is not done. Questions count as looked at as soon as a batch or a label
-    exists.
+    run. Otherwise it is the first step that is not done, or the last one if all are done. Questions count as looked at
+    as soon as a batch or a label exists.
     """
     if is_check(study):
         return Step("Judge the drawn pairs, then choose a rule.", "blindspot open")
@@ -180,7 +185,7 @@ def next_command(study: Study) -> Step | None:
         has_batch=any(batch.state == "open" for batch in batches),
         has_training_questions=any(count["split"] == "train" for count in study.questions.counts()),
     )
-    step = next(step for step in STEPS if not step.is_done(state))
+    step = next((step for step in STEPS if not step.is_done(state)), STEPS[-1])
     following = step.next(state)
     if following is None:
         return _search_step(study, next(reversed(state.models)))

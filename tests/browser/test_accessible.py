@@ -7,9 +7,9 @@ import pytest
 PAGES = ("", "compare", "relations", "relations?view=frequency", "slices?slice=relation%3AP19", "question?why=1", "judge", "find?words=born",
          "quality", "map", "team", "training", "training?tab=models", "experiments", "check")  # fmt: skip
 WIDTHS = {"light": (1400, 1000, 400), "dark": (1400,)}
-MAIN = """() => [...document.querySelectorAll('a.button.main, .path a.next, [data-testid^=stBaseButton-primary]')].filter(
+MAIN = """() => [...document.querySelectorAll('a.button.main, a.next, [data-testid^=stBaseButton-primary]')].filter(
     each => each.checkVisibility() && getComputedStyle(each).backgroundColor !== 'rgba(0, 0, 0, 0)').length"""
-LOW = """() => [...document.querySelectorAll('.top nav a, .path a.next, a.button, .choices a, [data-testid=stMain] button[data-testid^=stBaseButton]')]
+LOW = """() => [...document.querySelectorAll('.top nav a, a.next, a.button, .choices a, [data-testid=stMain] button[data-testid^=stBaseButton]')]
     .filter(each => each.checkVisibility() && each.getBoundingClientRect().height < 43.5).map(each => each.outerHTML.slice(0, 160))"""
 FIRST = """() => { const title = document.querySelector('h1'), field = [...document.querySelectorAll(
     '[data-testid=stMain] :is([data-baseweb=select], [data-baseweb=input], .choices)')].find(each => each.checkVisibility());

@@ -38,7 +38,7 @@ def test_the_servers_very_first_visitor_may_ask_for_any_page(tab, address):
     """
     visit(tab, f"{address}compare?a=bm25-dev&b=tiny-dev&cell=only_a")
     expect(tab.locator(".top .here")).to_have_text("Compare")
-    expect(tab.locator(".list-head h2").first).to_contain_text("Only A finds at 5")
+    expect(tab.locator(".list-head h2").first).to_contain_text("Only A finds in the top 5")
     expect(tab.get_by_test_id("stSidebar")).to_have_count(0)
 
 
@@ -109,22 +109,24 @@ def test_quick_key_presses_each_count(tab, address):
 
 def test_filters_are_in_the_address_and_back_undoes_them(tab, address):
     open_compare(tab, address)
-    find = tab.get_by_label("Search")
+    find = tab.get_by_label("Search", exact=True)
+    tab.get_by_role("button", name="More filters").click()
     find.fill("Aurset0")
     find.press("Enter")
     expect(tab.locator(".pager")).to_have_text(["1–1 of 1 question"])  # waits until the list before is gone
     assert parameters(tab)["text"] == "Aurset0"
     tab.locator('[data-focus="k1"]').click()
-    expect(tab.locator(".flips thead")).to_contain_text("finds at 1")
+    expect(tab.locator(".flips thead")).to_contain_text("finds in top 1")
     tab.reload()
     ready(tab)
     expect(tab.locator(".pager")).to_contain_text("1–1 of 1 question")
-    expect(tab.get_by_label("Search")).to_have_value("Aurset0")
+    tab.get_by_role("button", name="More: search").click()
+    expect(find).to_have_value("Aurset0")
     tab.go_back()
-    expect(tab.locator(".flips thead")).to_contain_text("finds at 5")
+    expect(tab.locator(".flips thead")).to_contain_text("finds in top 5")
     tab.go_back()
     expect(tab.locator(".pager")).to_contain_text("1–25 of 40 questions")
-    expect(tab.get_by_label("Search")).to_have_value("")
+    expect(find).to_have_value("")
 
 
 def test_shared_passages_are_joined_and_a_badge_goes_to_the_twin(tab, address):

@@ -122,7 +122,8 @@ def test_a_researchers_journey(study, tab, tmp_path, record_property):
             expect(tab.locator(".runs th[scope=row]", has_text=name)).to_be_visible(timeout=PATIENCE)
         assert {len(study.run(Path(file).stem).question_ids) for file in FOUND} == {ASKED}
 
-        go("Compare", "lexical is 50.0 points ahead at 5 (")
+        go("Compare", "lexical is 50.0 points ahead of vectors in the top 5 (")
+        click(tab.get_by_role("button", name="More filters"))
         click(tab.get_by_label("Beside"))
         click(tab.get_by_role("option", name="hybrid"))
         tab.keyboard.press("Escape")  # the list of runs stays open
@@ -132,20 +133,20 @@ def test_a_researchers_journey(study, tab, tmp_path, record_property):
         assert save("table-lexical", "LaTeX") == "lexical-vectors.tex"
         assert save("table-lexical", "CSV") == "lexical-vectors.csv"
 
-        said = (
-            "lexical is 90.9 points ahead on 44 questions where the subject is mentioned once at most; elsewhere level."
-        )
-        go("Slices", said)
-        expect(tab.locator("#found ol > li a").first).to_have_text(said)
+        said = "on 44 questions where the subject is mentioned once at most; elsewhere level."
+        go("Slices", f"lexical is 90.9 points ahead of vectors in the top 5 {said}")
+        expect(tab.locator("#found ol > li a").first).to_have_text(f"lexical is 90.9 points ahead {said}")
         go(
             "Relations",
-            "lexical is ahead in 1 of 1 relation at 5 (Holm-adjusted); most on place of birth (P19): +50.0 points (",
+            "lexical is better than vectors in 1 of 1 relation in the top 5; most on place of birth (P19), by 50.0 points (",
         )
         assert save("plot-relations", "SVG") == "relations.svg"
         go("Map", "misses")
         click(tab.get_by_label("Run"))
         click(tab.get_by_role("option", name="vectors"))
-        expect(tab.locator("h1")).to_contain_text("of the 44 questions that vectors misses at 5", timeout=PATIENCE)
+        expect(tab.locator("h1")).to_contain_text(
+            "of the 44 questions that vectors misses in the top 5", timeout=PATIENCE
+        )
 
         click(tab.get_by_role("navigation").get_by_role("link", name="Compare", exact=True))
         click(tab.locator(".flips .only_a a"))

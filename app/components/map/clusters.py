@@ -6,20 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 
 import streamlit as st
 
-from blindspot.app import who
+from blindspot.app import url, who
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.map.data import MapPoints, first_hits, known_of
 from blindspot.app.components.map.parts import address
 from blindspot.app.components.map.selection import acting_person, panel
 from blindspot.app.components.marks import INTERVAL, percentage
 from blindspot.app.components.message import try_action
-from blindspot.app.markup import Html, div, join, link, row, show, span, table_head, tag, term
+from blindspot.app.markup import Html, div, link, row, show, span, table_head, tag, term
 from blindspot.app.markup import table as table_of
 from blindspot.backend.maps import edits as changes
 from blindspot.backend.maps.edits import Clusters
 from blindspot.backend.maps.stored import Map
 from blindspot.backend.maps.values import ClusterRow, cluster_rows
 from blindspot.backend.text.number_words import quantity
+from blindspot.db.records import Question
 
 UNLABELLED = "Share of the cluster's passages that are neither gold nor judged for any question of this map"
 QUESTIONS = "Questions of this map with a positive passage in the cluster"
@@ -31,16 +32,23 @@ def rows_of_runs(map: Map, state: Clusters, runs: Sequence[str], k: int) -> list
     return cluster_rows(known_of(map), state, {run: first_hits(map.study, run) for run in runs[:RUNS_SHOWN]}, k)
 
 
-def most_missed(map: Map, rows: Sequence[ClusterRow], run: str) -> Html:
-    """Say in which cluster a run misses the most questions; "" if it misses none of any."""
-    missed = [round(row.hits[run].n * (1 - (row.hits[run].value or 0.0))) for row in rows]
-    if not any(missed):
-        return Html("")
-    number, worst = max(zip(missed, rows, strict=True), key=lambda pair: pair[0])
-    name = link(worst.name, address(map, cluster=worst.id + 1, point=None, selection=None, list=None))
-    return join(
-        f"{run} misses most in the cluster ", name, f": {number} of {quantity(worst.hits[run].n, 'question')}. "
-    )
+def most_missed(rows: Sequence[ClusterRow], run: str) -> ClusterRow | None:
+    """Return the cluster in which a run misses the most questions; None if it misses none of any."""
+    worst = max(rows, key=lambda row: missed_count(row, run), default=None)
+    return worst if worst is not None and missed_count(worst, run) else None
+
+
+def missed_count(row: ClusterRow, run: str) -> int:
+    """Return how many questions with a positive in a cluster a run misses."""
+    return round(row.hits[run].n * (1 - (row.hits[run].value or 0.0)))
+
+
+def missed_questions(map: Map, state: Clusters, id: int, run: str, k: int) -> list[Question]:
+    """Return the questions with a positive in a cluster that a run misses, in the map's order."""
+    known, first = known_of(map), first_hits(map.study, run)
+    numbers = {number for place in state.members(id).tolist() for number in known.asked.get(place, ())}
+    questions = [known.questions[number] for number in sorted(numbers)]
+    return [each for each in questions if each.id in first and not 0 < first[each.id] <= k]
 
 
 def table(map: Map, state: Clusters, rows: Sequence[ClusterRow], k: int, open_cluster: int | None) -> None:
@@ -103,20 +111,17 @@ def _message_after(_: Clusters, label: str) -> str:
 def _table(map: Map, rows: Sequence[ClusterRow], runs: Sequence[str], k: int, open_cluster: int | None) -> Html:
     head = table_head(
         "cluster",
-        "passages",
-        term("unlabelled", UNLABELLED),
-        term("questions", QUESTIONS),
-        *(f"{run}, S@{k}" for run in runs),
+        tag("th", "passages", scope="col", cls="wide"),
+        tag("th", term("unlabelled", UNLABELLED), scope="col", cls="wide"),
+        tag("th", term("questions", QUESTIONS), scope="col", cls="wide"),
+        *(tag("th", f"{run}, S@{k}", scope="col", cls="wide" if run in runs[2:] else None) for run in runs),
     )
     lines = (
         row(
-            f"{each.size:,}",
-            "–" if each.unlabelled.value is None else f"{100 * each.unlabelled.value:.0f}%",
-            f"{each.questions:,}",
-            *(
-                tag("td", percentage(each.hits[run], inline=True), cls="few" if each.hits[run].n < 30 else None)
-                for run in runs
-            ),
+            tag("td", f"{each.size:,}", cls="wide"),
+            tag("td", "–" if (part := each.unlabelled.value) is None else f"{100 * part:.0f}%", cls="wide"),
+            tag("td", f"{each.questions:,}", cls="wide"),
+            *(tag("td", percentage(each.hits[run], inline=True), cls=_run_class(each, run, runs)) for run in runs),
             head=link(
                 each.name,
                 address(map, cluster=each.id + 1, point=None, selection=None, list=None),
@@ -129,8 +134,16 @@ def _table(map: Map, rows: Sequence[ClusterRow], runs: Sequence[str], k: int, op
     return table_of(head, lines, "figures clusters")
 
 
-def opened_cluster(map: Map, points: MapPoints, state: Clusters, id: int, run: str | None, k: int) -> None:
-    """Show one cluster with its passages and actions. Raises Missing."""
+def _run_class(cluster: ClusterRow, run: str, runs: Sequence[str]) -> str | None:
+    """The class of a run's cell: pale for few questions, and hidden in a narrow window from the third run on."""
+    classes = ("few" if cluster.hits[run].n < 30 else "", "wide" if run in runs[2:] else "")
+    return " ".join(filter(None, classes)) or None
+
+
+def opened_cluster(
+    map: Map, points: MapPoints, state: Clusters, id: int, run: str | None, other: str | None, k: int
+) -> None:
+    """Show one cluster with the questions that `run` misses, its passages and actions. Raises Missing."""
     members = state.members(id)
     words = ", ".join(state.words.get(id, ())) or "no distinctive words"
     note = div(state.notes[id], cls="notice map-note") if state.notes.get(id) else ""
@@ -139,7 +152,8 @@ def opened_cluster(map: Map, points: MapPoints, state: Clusters, id: int, run: s
             span(f"{words}. ", cls="soft"),
             link("Show all clusters", address(map, cluster=None, list=None), cls="quiet"),
             note,
-        )
+        ),
+        _missed(missed_questions(map, state, id, run, k), run, other, k) if run is not None else "",
     )
     panel(
         map,
@@ -151,6 +165,16 @@ def opened_cluster(map: Map, points: MapPoints, state: Clusters, id: int, run: s
         can_clear=False,
     )
     _edit_forms(map, state, id)
+
+
+def _missed(questions: Sequence[Question], run: str, other: str | None, k: int) -> Html:
+    """The questions of a cluster that a run misses, each with a link to it."""
+    if not questions:
+        return Html("")
+    pair = {"a": run, "b": other, "k": k}
+    lines = (tag("li", link(each.text, url.href(url.QUESTION, {"question": each.id, **pair}))) for each in questions)
+    words = f"{quantity(len(questions), 'question')} that {run} misses in the top {k}"
+    return tag("details", tag("summary", words), tag("ul", *lines, cls="map-list"), cls="fold", open=True)
 
 
 def _edit_forms(map: Map, state: Clusters, id: int) -> None:

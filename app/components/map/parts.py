@@ -42,10 +42,13 @@ MARGIN = (
 
 def address(map: Map, **changes: Any) -> str:
     """Return the address of this page with some of its current choices changed."""
-    parameters = {
-        key: url.value(key) for key in ("by", "run", "against", "k", "view", "cluster", "point", "selection", "list")
-    }
-    return url.href("map", {"map": map.name, **parameters, **changes})
+    return url.href(url.MAP, parameters(map, **changes))
+
+
+def parameters(map: Map, **changes: Any) -> dict[str, Any]:
+    """Return the parameters of `address`."""
+    kept = ("by", "run", "against", "k", "view", "cluster", "point", "selection", "list")
+    return {"map": map.name, **{key: url.value(key) for key in kept}, **changes}
 
 
 def quality_line(map: Map) -> Html:

@@ -13,7 +13,7 @@ from blindspot.app.components.hit_lists import highlighted_text
 from blindspot.app.components.marks import notice
 from blindspot.app.components.pager import pager
 from blindspot.app.components.stylesheets import style_sheet
-from blindspot.app.markup import Html, div, link, show, span, tag
+from blindspot.app.markup import Html, div, join, link, show, span, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.answers import answer_spans, query_spans, rule_for
 from blindspot.backend.text.number_words import noun_form, quantity
@@ -58,18 +58,21 @@ def changes_panel(open_study: Study, older_set: TrainingSet, newer_set: Training
     here |= {KIND: key, REASON: reason}
     is_chosen = bool(url.value(KIND)) or total <= EXAMPLES
     listed = changes if is_chosen else changes[:EXAMPLES]
-    more: Html = link(f"All {quantity(total, 'pair')}", url.href(url.TRAINING, here), cls="quiet")
+    pairs = tag("ul", *_pairs(open_study, listed), cls="changed-pairs")
+    words = f"{_title(kind)}{f', {reason}' if reason else ''}: {quantity(total, 'pair')}"
     if is_chosen:
-        more = pager(total, page, PER_PAGE, "pair", lambda number: url.href(url.TRAINING, here | {PAGE: number}))
+        turn = pager(total, page, PER_PAGE, "pair", lambda number: url.href(url.TRAINING, here | {PAGE: number}))
+        shown = join(tag("h3", words), pairs, turn)
+    else:
+        every = link(f"All {quantity(total, 'pair')}", url.href(url.TRAINING, here), cls="quiet")
+        summary = tag("summary", f"{len(listed)} examples of {_title(kind)}")
+        shown = tag("details", summary, pairs, every, cls="fold")
     show(
         style_sheet("training/changes.css"),
         div(
             tag("h2", f"From {older_set.name} to {newer_set.name}: {quantity(found.changed, 'changed pair')}"),
-            tag("p", _unchanged(found), cls="convention"),
-            tag("table", tag("tbody", *rows), cls="small kinds"),
-            tag("h3", f"{KINDS[kind]}{f', {reason}' if reason else ''}: {quantity(total, 'pair')}"),
-            tag("ul", *_pairs(open_study, listed), cls="changed-pairs"),
-            more,
+            tag("table", tag("tbody", *rows, _unchanged_row(found)), cls="small kinds"),
+            shown,
             cls="panel",
             id="changes",
         ),
@@ -93,9 +96,17 @@ def change_words(older_set: TrainingSet, newer_set: TrainingSet) -> str:
     return f"{newer_set.name} {' and '.join([turns] * bool(turned) + [drops] * bool(dropped))}."
 
 
-def _unchanged(summary: ChangeSummary) -> str:
-    words = f"{quantity(summary.same, 'pair')} {'has' if summary.same == 1 else 'have'} the same role in both sets"
-    return f"{words}, {summary.other_source:,} of them from another source." if summary.other_source else f"{words}."
+def _unchanged_row(summary: ChangeSummary) -> Html:
+    more = span(f", {summary.other_source:,} of them from another source", cls="soft") if summary.other_source else ""
+    return tag("tr", tag("td", f"{summary.same:,}"), tag("td", "kept in the same role", more, cls="left"), cls="kind")
+
+
+def _title(kind: ChangeKind) -> str:
+    """Return a kind of change in words, such as "relabelled: negative → positive" or "dropped negatives"."""
+    was, now = kind
+    if was is None or now is None:
+        return KINDS[kind]
+    return f"dropped {was}s" if now == "dropped" else f"relabelled: {KINDS[kind]}"
 
 
 def _key(kind: ChangeKind) -> str:
@@ -113,7 +124,7 @@ def _kind_rows(
         return tag("tr", tag("td", f"{count:,}"), tag("td", name, cls="left"), cls=cls)
 
     total = sum(reasons.values())
-    rows = [row(total, KINDS[kind], {}, is_chosen and not reason, "kind")]
+    rows = [row(total, _title(kind), {}, is_chosen and not reason, "kind")]
     return rows + [
         row(count, why, {REASON: why}, is_chosen and reason == why, "reason") for why, count in reasons.items()
     ]

@@ -113,8 +113,8 @@ def agreement_sentence(shown: ShownAgreement | None) -> str:
     )
 
 
-def agreement_panel(open_study: Study, shown: ShownAgreement | None) -> None:
-    """Show where the judges differ on the passages of a run."""
+def agreement_panel(open_study: Study, shown: ShownAgreement | None, sentence: str = "") -> None:
+    """Show where the judges differ on the passages of a run. sentence: what the page has not said about it yet."""
     show(style_sheet("training/training.css"), tag("h2", "Judge agreement"))
     if not who.may(open_study.labels_path, "see others' labels"):
         who_may = " and ".join(SETTLERS)
@@ -153,6 +153,7 @@ def agreement_panel(open_study: Study, shown: ShownAgreement | None) -> None:
     show(
         div(
             tag("h3", f"{quantity(len(ranks), 'pair')} judged by {_all_agree_text(found.judges)}"),
+            tag("p", sentence) if sentence else "",
             scrolling(_table(found, table)),
             methods_note(_convention(found)),
             *lacking,

@@ -9,6 +9,7 @@ import streamlit as st
 
 from blindspot.app import study, url, who
 from blindspot.app.components import jobs
+from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import notice
 from blindspot.app.components.setting_fields import setting_field
 from blindspot.app.components.training import tabs
@@ -24,6 +25,9 @@ from blindspot.backend.judges.judge import JudgeCard, judges_of, kind_title, unk
 from blindspot.backend.retrieval.dense import dense_indexes
 from blindspot.backend.text.number_words import quantity
 
+ABOUT = "A judge says which unlabelled passages answer their question, so that a training set can drop or add them."
+CLASSES = ("left", None, None, "left wide", "left wide", "wide", "wide", "wide")
+"""The classes of the columns of the table of judges."""
 NO_ENCODER = "none"
 _ENCODER_HELP = "Dense index whose similarities become features of the judge. Without an index its features are words and the run's own scores."
 
@@ -36,14 +40,15 @@ def judges_tab(open_study: Study, set_manifest: Manifest | None) -> None:
     cards, reports = judges_of(open_study), {about["name"]: about for about in feature_judges(open_study)}
     shown = shown_agreement(open_study, set_manifest)
     agreement = agreement_sentence(shown)
-    tabs.title("Judges", agreement or _sentence(cards, reports))
-    if agreement:
-        agreement_panel(open_study, shown)
+    best = max(reports.values(), key=lambda report: report["auc"], default=None)
+    tabs.title(_best_judge_words(best) if best else agreement or "No judge has learned yet.", ABOUT)
     if cards:
-        show(tag("p", _sentence(cards, reports), cls="convention") if agreement else "", _table(cards, reports))
+        show(div(scrolling(_table(cards, reports)), cls="panel"))
         if who.may(open_study.labels_path, "see others' labels"):
             show(tag("p", link("How good are they? Measured on people's labels", url.QUALITY), cls="convention"))
     show(*(tag("p", f"{name}: {line}.", cls="soft") for name, line in unknown_judges(open_study).items()))
+    if agreement:
+        agreement_panel(open_study, shown, agreement if best else "")
     with st.expander("Learn a judge") if cards or agreement else st.container():
         learn_form(open_study, set_manifest, primary=not cards and not agreement)
     _judging_buttons(open_study)
@@ -53,37 +58,39 @@ def judges_tab(open_study: Study, set_manifest: Manifest | None) -> None:
         agreement_panel(open_study, shown)
 
 
-def _sentence(cards: Sequence[JudgeCard], reports: Mapping[str, dict[str, Any]]) -> str:
-    about = "A judge says which unlabelled passages answer their question, so that a training set can drop or add them."
-    if not cards:
-        return f"No judge yet. {about}"
-    if not reports:
-        return f"{quantity(len(cards), 'judge')}. {about}"
-    last = list(reports.values())[-1]
+def _best_judge_words(report: Mapping[str, Any]) -> str:
     return (
-        f"{quantity(len(cards), 'judge')}. {last['name']} tells answers from other passages with an AUC of "
-        f"{last['auc']:.3f}, learned from {quantity(last['labelled_questions'], 'question')} (1 is perfect, 0.5 is chance)."
+        f"{report['name']} tells answers from other passages in {100 * report['auc']:.0f} of 100 pairs (AUC "
+        f"{report['auc']:.3f}), learned from {quantity(report['labelled_questions'], 'question')}."
     )
 
 
 def _table(cards: Sequence[JudgeCard], reports: Mapping[str, dict[str, Any]]) -> Html:
-    names = ("judge", "kind", "learned from", "questions", "AUC", "negatives below", "positives from", "scores")
-    head = tag("tr", *(tag("th", name, scope="col", cls="left" if i < 3 else None) for i, name in enumerate(names)))
-    rows = [_row(card, reports.get(card.name) if card.kind == KIND else None) for card in cards]
-    return div(tag("table", tag("thead", head), tag("tbody", *rows), cls="figures"), cls="scrolling panel")
+    best_first = sorted(cards, key=lambda card: -(report["auc"] if (report := _report(card, reports)) else 0))
+    names = ("judge", "AUC", "questions", "kind", "learned from", "negatives below", "positives from", "scores")
+    head = tag("tr", *(tag("th", name, scope="col", cls=cls) for name, cls in zip(names, CLASSES, strict=True)))
+    rows = [_row(card, _report(card, reports)) for card in best_first]
+    return tag("table", tag("thead", head), tag("tbody", *rows), cls="figures")
+
+
+def _report(card: JudgeCard, reports: Mapping[str, dict[str, Any]]) -> dict[str, Any] | None:
+    return reports.get(card.name) if card.kind == KIND else None
 
 
 def _row(card: JudgeCard, report: dict[str, Any] | None) -> Html:
     calibrated = "" if card.calibrated else span(" not calibrated", cls="soft")
-    cells: list[object] = [join(kind_title(card.kind), calibrated), card.learned_from or "–"]
-    if report is None:
-        cells += ["–"] * 4
-    else:
+    figures: list[object] = ["–"] * 4
+    if report is not None:
         drop, add = report["drop"], report["add"]
-        cells += [f"{report['labelled_questions']:,}", f"{report['auc']:.3f}", _threshold(drop), _threshold(add)]
-    cells.append("yes" if card.scored else "none yet")
-    left = (tag("td", cell, cls="left" if i < 2 else None) for i, cell in enumerate(cells))
-    return tag("tr", tag("th", card.name, scope="row"), *left)
+        figures = [f"{report['auc']:.3f}", f"{report['labelled_questions']:,}", _threshold(drop), _threshold(add)]
+    kind = join(kind_title(card.kind), calibrated)
+    scores = "yes" if card.scored else "none yet"
+    cells = [*figures[:2], kind, card.learned_from or "–", *figures[2:], scores]
+    return tag(
+        "tr",
+        tag("th", card.name, scope="row"),
+        *(tag("td", cell, cls=cls) for cell, cls in zip(cells, CLASSES[1:], strict=True)),
+    )
 
 
 def _threshold(quality: dict[str, Any]) -> Html | str:

@@ -4,22 +4,25 @@ list of models.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import streamlit as st
 
 from blindspot.app import study, url, who
 from blindspot.app.components import jobs
-from blindspot.app.components.marks import command, notice, percent
+from blindspot.app.components.compare_tables import scrolling
+from blindspot.app.components.marks import command, notice, percent, percentage, success_head
 from blindspot.app.components.parts import described, descriptions, parts_panel
 from blindspot.app.components.plots import plot
 from blindspot.app.components.training import tabs
 from blindspot.app.components.training.form import BEGUN, cross_encoder_form, retriever_form, taught_form
+from blindspot.app.components.training.this_set import cleaned_from
 from blindspot.app.markup import Html, div, join, link, show, span, tag
 from blindspot.backend.core import jobs as work
 from blindspot.backend.core.extras import first_missing, install_command
 from blindspot.backend.core.jobs import request
-from blindspot.backend.core.result_table import signed_ends
+from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.chart_colours import BLUE, VERMILION
 from blindspot.backend.evaluation.comparison import PairedFigures, figures_at
@@ -36,6 +39,7 @@ from blindspot.backend.training.cross_encoder import train_cross_encoder
 from blindspot.backend.training.dual_encoder import train_dual_encoder, trial_run_name, try_model
 from blindspot.backend.training.scoring import score_run
 from blindspot.backend.training.training_log import read_log
+from blindspot.backend.training_sets.training_set import training_sets
 
 COMPARED_BY = {
     "average_rank": (
@@ -58,14 +62,15 @@ def models_tab(open_study: Study, training_set: str) -> None:
     models, stopped = models_of(open_study), unfinished(open_study)
     model = url.value("model") or next(reversed(models), "")
     started_models: dict[str, str] = st.session_state.get(BEGUN, {})
-    run_before, run_after = _before_and_after(open_study, model, models)
-    tabs.title("Models", _sentence(open_study, model, run_before, run_after, training_set))
+    changed = {name: _change(open_study, *_before_and_after(open_study, name, models)) for name in models}
+    tabs.title(*_sentences(model, changed.get(model), training_set))
     if model in models:
-        after_training(open_study, model, run_after)
+        after_training(open_study, model, _before_and_after(open_study, model, models)[1])
     if model in started_models and model not in models:
         show(notice(f"{model} is being trained. {started_models[model]}"))
     if models:
-        show(div(div(models_table(open_study, models, model, training_set), cls="scrolling"), cls="panel"))
+        table = scrolling(models_table(open_study, models, changed, model, training_set))
+        show(div(table, *_cleaned_against_source(open_study, models, changed), cls="panel"))
     if model and (model in models or model in stopped or model in started_models or read_log(open_study, model)):
         watch(open_study, model)
     elif model:
@@ -112,80 +117,125 @@ def _split(open_study: Study) -> str:
     return next((split for split in ("dev", "test") if split in there), "")
 
 
-def _sentence(
-    open_study: Study, model: str, run_before: str | None, run_after: str | None, training_set: str
-) -> str | Html:
-    if run_before and run_after:
-        compared = study.comparison(
-            open_study, run_before, run_after, "answers", study.rule_of_runs(open_study, run_before, run_after)
-        )
-        k = min(HEADLINE_K, compared.depth)
-        if len(compared) and k:
-            return _change_sentence(model, run_before, run_after, figures_at(compared, k))
-    if not training_set:
-        return "A retriever learns from a training set, and this study has none yet."
-    if not model:
-        return f"No model yet. A retriever learns from the {training_set} set; then you see which questions it changes."
-    return f"{model} is the model shown below. Index the passages with this model and retrieve, to see for which questions training changed the result."
+class ModelChange(NamedTuple):
+    """What a model's run changed in the run before it."""
+
+    before: str
+    after: str
+    figures: PairedFigures
+
+    @property
+    def points(self) -> str:
+        """By how many points the run after differs, with the interval, such as "+8.4 (+4.1 to +13.1)"."""
+        value, ends = _gain(self.figures)
+        return f"{value} ({ends})"
 
 
-def _change_sentence(model: str, run_before: str, run_after: str, figures: PairedFigures) -> Html:
+def _change(open_study: Study, before: str | None, after: str | None) -> ModelChange | None:
+    """Return the change between two runs; None if one is absent, or if no question is measured in both."""
+    if not before or not after:
+        return None
+    rule = study.rule_of_runs(open_study, before, after)
+    compared = study.comparison(open_study, before, after, "answers", rule)
+    k = min(HEADLINE_K, compared.depth)
+    return ModelChange(before, after, figures_at(compared, k)) if len(compared) and k else None
+
+
+def _gain(figures: PairedFigures) -> tuple[str, str]:
+    """Return the points that B has more than A, and the ends of their interval."""
+    less = figures.difference.estimate  # A less B
+    return signed_number(-100 * (less.value or 0.0)), signed_ends(-100 * (less.high or 0.0), -100 * (less.low or 0.0))
+
+
+def _sentences(model: str, change: ModelChange | None, training_set: str) -> tuple[object, object]:
     """Say by how much training changed the share of answered questions, with links to the questions behind it."""
-    change = figures.difference.estimate  # before less after
-    low, high = 100 * -(change.high or 0.0), 100 * -(change.low or 0.0)
-    points = 100 * -(change.value or 0.0)
-    cells = {"a": run_before, "b": run_after, "k": figures.k}
+    if not training_set and not model:
+        return "No model yet.", "A retriever learns from a training set, and this study has none yet."
+    if not model:
+        about = f"A retriever learns from the set {training_set}; then you see which questions it changes."
+        return "No model yet.", about
+    if change is None:
+        about = "Index the passages with it and retrieve, to see for which questions training changed the result."
+        return f"{model} has not searched yet.", about
+    figures, estimate = change.figures, change.figures.difference.estimate
+    is_sure = (estimate.low or 0.0) > 0 or (estimate.high or 0.0) < 0
+    points = -100 * (estimate.value or 0.0)
+    finding = (
+        f"{model} answers {abs(points):.1f} points {'more' if points >= 0 else 'fewer'} than {change.before} in the top "
+        f"{figures.k} ({_gain(figures)[1]}){'' if is_sure else ', which is not certain'}."
+    )
+    cells = {"a": change.before, "b": change.after, "k": figures.k}
     better = link(f"{figures.flips.only_b:,} got better", url.href(url.COMPARE, {**cells, "cell": "only_b"}))
     worse = link(f"{figures.flips.only_a:,} worse", url.href(url.COMPARE, {**cells, "cell": "only_a"}))
-    return join(
-        f"{model} answers {abs(points):.1f} points {'more' if points >= 0 else 'fewer'} than {run_before} at {figures.k} "
-        f"({signed_ends(low, high)})"
-        f"{'' if low > 0 or high < 0 else ', which is not certain'}: {percent(figures.b.value)}% of "
-        f"{quantity(figures.n, 'question')} instead of {percent(figures.a.value)}%; ",
-        better,
-        ", ",
-        worse,
-        ".",
+    shares = (
+        f"{percent(figures.b.value)}% of {quantity(figures.n, 'question')} instead of {percent(figures.a.value)}%: "
     )
+    return finding, join(shares, better, ", ", worse, ".")
 
 
-def models_table(open_study: Study, models: dict[str, dict], chosen: str, training_set: str) -> Html:
+def _cleaned_against_source(
+    open_study: Study, models: dict[str, dict], changed: Mapping[str, ModelChange | None]
+) -> list[Html]:
+    """Return a line for each model of a cleaned set and one of the set it was cleaned from, with the same start."""
+    sets, lines = training_sets(open_study), []
+    for name, about in models.items():
+        trained_on = about.get("training_set")
+        source = cleaned_from(trained_on, sets) if trained_on in sets else ""
+        for other, other_about in models.items() if source else ():
+            of, than = changed[name], changed[other]
+            if other_about.get("training_set") != source or of is None or than is None or of.before != than.before:
+                continue
+            if (change := _change(open_study, than.after, of.after)) is not None:
+                words = f"{name} less {other}, trained on {trained_on} and {source}: "
+                figures = change.figures
+                address = url.href(url.COMPARE, {"a": change.before, "b": change.after, "k": figures.k})
+                points = link(f"{change.points} points in the top {figures.k}", address)
+                lines.append(tag("p", words, points, f", {quantity(figures.n, 'question')}."))
+    return lines
+
+
+def models_table(
+    open_study: Study,
+    models: dict[str, dict],
+    changed: Mapping[str, ModelChange | None],
+    chosen: str,
+    training_set: str,
+) -> Html:
+    """The models, newest first: what each answers on the questions that measure, and its difference from its start."""
+    ks = {change.figures.k for change in changed.values() if change}
+    k = max(ks, default=HEADLINE_K)
+    names = ("model", success_head(k), "from its start", "trained on", "initial model", "kind", "steps", "time")
+    classes = ("left", None, None, *["left wide"] * 3, "wide", "wide")
     rows, described_as = [], descriptions(open_study, "model")
     for name, about in reversed(models.items()):
+        change = changed[name]
         cells = (
-            kind_title(about.get("kind", "dual encoder")) + _teacher_text(about),
+            *_measured_cells(change, about),
             about.get("training_set") or about.get("run") or "–",
             initial_encoder_name(open_study, about) or "–",
+            kind_title(about.get("kind", "dual encoder")) + _teacher_text(about),
             _step_text(about.get("last_step")),
-            _step_text(about.get("best_step")),
-            _mean_rank_text(about),
             duration(about.get("seconds", 0)),
         )
+        address = tabs.address("models", set=training_set, model=name)
         rows.append(
             tag(
                 "tr",
-                tag(
-                    "th",
-                    described(link(name, tabs.address("models", set=training_set, model=name)), described_as.get(name)),
-                    scope="row",
-                ),
-                *(tag("td", cell, cls="left" if place < 3 else None) for place, cell in enumerate(cells)),
+                tag("th", described(link(name, address), described_as.get(name)), scope="row"),
+                *(tag("td", cell, cls=cls) for cell, cls in zip(cells, classes[1:], strict=True)),
                 cls="chosen" if name == chosen else None,
             )
         )
-    head = tag(
-        "tr",
-        *(
-            tag(
-                "th",
-                words,
-                scope="col",
-                cls="left" if words in ("model", "kind", "trained on", "initial model") else None,
-            )
-            for words in ("model", "kind", "trained on", "initial model", "steps", "best step", "average rank", "time")
-        ),
-    )
+    head = tag("tr", *(tag("th", words, scope="col", cls=cls) for words, cls in zip(names, classes, strict=True)))
     return tag("table", tag("thead", head), tag("tbody", *rows), cls="figures")
+
+
+def _measured_cells(change: ModelChange | None, about: dict) -> tuple[Html | str, Html | str]:
+    if change is None:
+        is_retriever = about.get("kind") not in ("reader", "cross-encoder", KIND)
+        return (span("not yet searched", cls="soft") if is_retriever else "–"), "–"
+    value, ends = _gain(change.figures)
+    return percentage(change.figures.b, inline=True), span(value, span(ends, cls="interval"), cls="figure")
 
 
 def smaller_k(open_study: Study) -> dict[str, Any]:
@@ -202,14 +252,13 @@ def _step_text(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else "–"
 
 
-def _mean_rank_text(manifest: dict) -> str:
-    return f"{manifest['average_rank']:.1f}" if isinstance(manifest.get("average_rank"), int | float) else "–"
-
-
 def watch(open_study: Study, name: str) -> None:
     """Show the curves of a model, live during training, and its actions."""
     running = any(job.unfinished and job.arguments.get("name") == name for job in work.recent(open_study, 20))
-    st.fragment(_watch, run_every=3.0 if running else None)(open_study, name, running)
+    with st.container() if running else st.expander(f"Training curve of {name}"):
+        st.fragment(_watch, run_every=3.0 if running else None)(open_study, name, running)
+    if not running:
+        _resume(open_study, name)
 
 
 def unfinished(open_study: Study) -> set[str]:
@@ -256,8 +305,6 @@ def _watch(open_study: Study, name: str, was_running: bool) -> None:
         show(tag("p", COMPARED_BY[compared_by], cls="convention"))
     elif running:
         show(notice(f"Training {name}. The first figures appear after a few steps."))
-    if not running:
-        _resume(open_study, name)
     if was_running and not running:
         st.rerun()
 

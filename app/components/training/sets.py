@@ -9,6 +9,7 @@ import streamlit as st
 
 from blindspot.app import study, who
 from blindspot.app.components import jobs
+from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import empty, notice
 from blindspot.app.components.parts import described, descriptions
 from blindspot.app.components.training import tabs
@@ -41,62 +42,47 @@ def sets_tab(open_study: Study, manifests: dict[str, Manifest], chosen: str) -> 
             if before and may_see_labels(open_study)
             else cleaned_words(newest, manifests[newest])
         )
-        tabs.title("Training sets", f"{quantity(len(manifests), 'set')}. The newest: {words}")
+        tabs.title(words, f"{newest} is the newest of {quantity(len(manifests), 'training set')}.")
     else:
         about = (
             "A training set lists the positives and hard negatives of each question, with their sources. Annotators' "
             "labels take precedence over the cross-encoder, and the cross-encoder over answer matching."
         )
-        tabs.title("Training sets", f"No training set yet. {about}")
+        tabs.title("No training set yet.", about)
         show(label_counts(open_study))
     if not manifests:
         build_form(open_study, manifests, None)
         return
     table = sets_table(manifests, chosen, descriptions(open_study, "training-set"))
-    show(div(div(table, cls="scrolling"), cls="panel"))
+    show(div(scrolling(table), cls="panel"))
     with st.expander("Build another set"):
         build_form(open_study, manifests, manifests.get(chosen))
 
 
 def sets_table(manifests: dict[str, Manifest], chosen: str, descriptions: Mapping[str, Description]) -> Html:
     """Every set with its size, newest first, linked to its own tab."""
-    head = tag(
-        "tr",
-        *(
-            tag("th", name, scope="col", cls="left" if name in ("set", "policy", "mined from") else None)
-            for name in (
-                "set",
-                "questions",
-                "positives",
-                "negatives",
-                "policy",
-                "mined from",
-                term(
-                    "labels up to", "The last label event that the set knows, by its number; this is no count of labels"
-                ),
-                "created (UTC)",
-            )
-        ),
-    )
+    by_people = term("by people", "Pairs whose role in the set people's labels decide")
+    names = ("set", "questions", "positives", "negatives", by_people, "policy", "mined from", "created (UTC)")
+    classes = ("left", "wide", None, None, "wide", "left wide", "left wide", "wide")
+    head = tag("tr", *(tag("th", name, scope="col", cls=cls) for name, cls in zip(names, classes, strict=True)))
     rows = []
     for name, manifest in reversed(manifests.items()):
         counts = manifest["counts"]
         roles = {role: sum(row.values()) for role, row in counts["sources"].items()}
-        used = manifest["inputs"]["labels"]
         cells = (
             f"{counts['questions']:,}",
             f"{roles['positive']:,}",
             f"{roles['negative']:,}",
+            f"{sum(row.get('label', 0) for row in counts['sources'].values()):,}",
             policy_words(manifest["policy"]),
             ", ".join(manifest["request"]["runs"]),
-            f"event {used['last_event']}" if used["used"] else "–",
             manifest["made"][:16].replace("T", " "),
         )
         rows.append(
             tag(
                 "tr",
                 tag("th", described(link(name, tabs.address("set", set=name)), descriptions.get(name)), scope="row"),
-                *(tag("td", cell, cls="left" if place in (3, 4) else None) for place, cell in enumerate(cells)),
+                *(tag("td", cell, cls=cls) for cell, cls in zip(cells, classes[1:], strict=True)),
                 cls="chosen" if name == chosen else None,
             )
         )

@@ -67,9 +67,9 @@ def tabs_head(tab: Tab, sets: Sequence[str], chosen: str) -> None:
     known_sets.add(chosen)
 
 
-def title(label: str, sentence: object) -> None:
-    """Show the heading of a tab, and one sentence about its contents."""
-    show(tag("h1", label), tag("p", sentence, cls="lead"))
+def title(finding: object, more: object = "") -> None:
+    """Show what a tab found in one sentence, its heading, and below it at most one line more."""
+    show(tag("h1", finding), tag("p", more, cls="soft") if more else "")
 
 
 def pools(manifest: Mapping[str, Any] | None, offered: Sequence[str]) -> list[str]:

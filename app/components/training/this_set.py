@@ -63,8 +63,8 @@ def set_tab(open_study: Study, chosen: TrainingSet, manifests: dict[str, Manifes
     """
     sees_labels = may_see_labels(open_study)
     found = _pairs_with_new_labels(open_study, chosen) if sees_labels else []
-    new = f" New labels would change {quantity(len(found), 'pair')}." if found else ""
-    tabs.title(f"Training set {chosen.name}", cleaned_words(chosen.name, manifests[chosen.name]) + new)
+    new = f"New labels would change {quantity(len(found), 'pair')} of it." if found else ""
+    tabs.title(cleaned_words(chosen.name, manifests[chosen.name]), new)
     labels = label_counts(open_study)
     if found:
         _build_again(open_study, chosen, found, manifests)
@@ -108,7 +108,7 @@ def cleaned_words(name: str, manifest: Manifest) -> str:
     if kept == mined:
         return f"{name} takes all {where} as negatives ({policy_words(manifest['policy'])})."
     share = f"{100 * (mined - kept) / mined:.1f}%"
-    return f"{share} of the {where} are no negatives in {name} ({policy_words(manifest['policy'])})."
+    return f"{name} drops or relabels {share} of the {where} ({policy_words(manifest['policy'])})."
 
 
 def policy_words(policy: str) -> str:

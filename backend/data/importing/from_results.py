@@ -212,7 +212,6 @@ def _store_run(
             "sha256": sha256,
             "format": run_file.format,
             "split": collector.split,
-            "rule": DEFAULT_RULE,
         },
         rule=DEFAULT_RULE,
         progress=progress,

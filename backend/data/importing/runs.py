@@ -64,7 +64,6 @@ def import_run(
         "sha256": file_sha256(path),
         "format": chosen.name,
         "split": split,
-        "rule": rule,
         "ties": TIES[settings.ties],
         "tie_order": settings.ties,
         **({"own_passage": LEFT_OUT} if settings.without_own_passage else {}),

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from statistics import median_low
 from typing import TypeAlias
 
 import numpy as np
@@ -27,26 +28,51 @@ from blindspot.backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPa
 from blindspot.backend.experiments.parts import QuestionSelection, StudyEncoder
 from blindspot.backend.experiments.plan import Cell, ExperimentPlan, Measure, PaperClaim, Plot, Setting
 from blindspot.backend.experiments.workbench import Workbench
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import Refused
 
 TAKES = frozenset({"encoders", "relations"})
 DEFAULTS = {"ks": (20,), "on": ""}
-OFFICIAL = {"rand ent": "common-random-buckets", "train ent": "nq-seen-buckets"}
+OFFICIAL = {"random entities": "common-random-buckets", "entities of training questions": "nq-seen-buckets"}
+"""The paper's lines `rand ent` and `train ent`, and their question sets."""
+RANDOM = OFFICIAL["random entities"]
 BM25 = "BM25"
 
 
 @dataclass(frozen=True)
 class BucketLine:
-    """A line of the figure. n: number of questions by bucket, for buckets with enough questions; see `Bucket`."""
+    """A line of the figure.
 
-    name: str
+    Attributes:
+        relation: its display name; "" for all questions.
+        entities: the entities that the line's questions ask about, in words.
+        official, seen: see `Bucket`.
+        frequencies: the known frequencies of the questions by bucket, for buckets with enough questions.
+        n: number of questions of the same buckets.
+    """
+
+    relation: str
+    entities: str
     selection: QuestionSelection
     official: bool
     seen: bool | None
-    n: dict[int, int]
+    n: dict[int, int] = field(default_factory=dict)
+    frequencies: dict[int, list[int]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"{self.relation}, {self.entities}" if self.relation else self.entities
+
+    def group(self, number: int) -> str:
+        """Return a bucket in words, such as "group 6 (median 4 mentions)"."""
+        if number == BUCKETS:
+            return "never mentioned"
+        if not self.frequencies[number]:
+            return f"group {number}"
+        return f"group {number} (median {quantity(median_low(self.frequencies[number]), 'mention')})"
 
     def row(self, number: int) -> str:
-        return f"{self.name}, {'never mentioned' if number == BUCKETS else f'bucket {number}'}"
+        return f"{self.name}, {self.group(number)}"
 
     def bucket(self, system: str, number: int, k: int) -> Bucket:
         return Bucket(_hits(system, self.selection, k), number, self.official, self.seen)
@@ -83,7 +109,10 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
                 by_encoder, by_bm25 = ((row, column(system, at, setting.ks)) for system in (encoder, BM25))
                 claims += _claims(row, more[0][0] is less[0][0], encoder, by_encoder, by_bm25)
     return ExperimentPlan(
-        cells, claims, plot=Plot("bucket (0: the most frequent entities)", f"Success@{at}", series), notes=notes
+        cells,
+        claims,
+        plot=Plot("frequency group (0: the most frequent entities)", f"Success@{at}", series),
+        notes=notes,
     )
 
 
@@ -103,10 +132,10 @@ def _claims(
     row: str, by_frequency: bool, encoder: str, by_encoder: tuple[str, str], by_bm25: tuple[str, str]
 ) -> list[PaperClaim]:
     if not by_frequency:
-        return [PaperClaim(f"{row}: {encoder} is better on entities of training questions", by_encoder)]
+        return [PaperClaim(f"{encoder} is better on entities of training questions", by_encoder, about=row)]
     return [
-        PaperClaim(f"{row}: {encoder} is better on frequent entities", by_encoder),
-        PaperClaim(f"{row}: BM25 depends on the frequency less than {encoder}", by_encoder, by_bm25),
+        PaperClaim(f"{encoder} is better on frequent entities", by_encoder, about=row),
+        PaperClaim(f"BM25 depends on the frequency less than {encoder}", by_encoder, by_bm25, about=row),
     ]
 
 
@@ -123,26 +152,26 @@ def _figure_lines(setting: Setting, bench: Workbench) -> tuple[list[list[BucketL
     if not setting.on and datasets >= set(OFFICIAL.values()):
         relations, left_out = choose_relations(
             setting,
-            questions_by_relation(bench, QuestionSelection(OFFICIAL["rand ent"])),
-            f"questions in {OFFICIAL['rand ent']}",
+            questions_by_relation(bench, QuestionSelection(RANDOM)),
+            f"questions in {RANDOM}",
         )
         figures = [
             [
-                _bucket_line(
-                    bench,
-                    f"{relation_name(relation)}, {name}",
+                BucketLine(
+                    relation_name(relation),
+                    entities,
                     setting.question_selection(dataset, relations=(relation,)),
                     True,
                     None,
-                    minimum,
                 )
-                for name, dataset in OFFICIAL.items()
+                for entities, dataset in OFFICIAL.items()
                 if relation in questions_by_relation(bench, QuestionSelection(dataset))
             ]
             for relation in relations
         ]
         notes = [
-            "The buckets are the official ones of EntityQuestions' sets common-random-buckets and nq-seen-buckets. train ent: entities that occur in questions of Natural Questions. Some questions are in both sets, so the "
+            "The frequency groups are the official buckets of EntityQuestions' sets common-random-buckets and nq-seen-buckets. "
+            "Entities of training questions occur in questions of Natural Questions. Some questions are in both sets, so the "
             "interval of the difference is conservative.",
             *left_out,
         ]
@@ -154,45 +183,53 @@ def _figure_lines(setting: Setting, bench: Workbench) -> tuple[list[list[BucketL
             else ()
         )
         asked = {
-            f"{relation_name(relation)}, ": setting.question_selection(on, relations=(relation,))
-            for relation in relations
+            relation_name(relation): setting.question_selection(on, relations=(relation,)) for relation in relations
         }
         figures = [
             [
-                _bucket_line(bench, f"{what}{name}", each, False, seen, minimum)
-                for name, seen in (("other ent", False), ("train ent", True))
+                BucketLine(relation, entities, each, False, seen)
+                for entities, seen in (
+                    ("entities outside the training questions", False),
+                    ("entities of training questions", True),
+                )
             ]
-            for what, each in (asked or {"": setting.question_selection(on)}).items()
+            for relation, each in (asked or {"": setting.question_selection(on)}).items()
         ]
         notes = [
-            "Buckets split each relation's questions by the frequency of the subject, so that the frequencies in "
-            "each bucket have about the same sum. train ent: subjects of training questions. Frequencies: "
+            "Frequency groups split each relation's questions by the frequency of the subject, so that the frequencies in "
+            "each group have about the same sum; the most frequent entities are in group 0. Frequencies: "
             f"{bench.questions.frequency_source}."
         ]
-    figures = [[line for line in lines if line.n] for lines in figures]
+    figures = [[line for each in lines if (line := _counted(bench, each, minimum)).n] for lines in figures]
     if not any(figures):
         raise Refused(
-            "no bucket has enough questions with a known frequency; count frequencies with 'blindspot import "
+            "no frequency group has enough questions with a known frequency; count frequencies with 'blindspot import "
             "frequencies --count'"
         )
     return figures, [
         *notes,
-        f"Buckets with fewer than {minimum} questions are left out; claims compare the most frequent and the rarest "
-        f"bucket with at least {FEW}.",
+        f"Groups with fewer than {minimum} questions are left out; claims compare the most frequent and the rarest "
+        f"group with at least {FEW}.",
     ]
 
 
-def _bucket_line(
-    bench: Workbench, name: str, selection: QuestionSelection, official: bool, seen: bool | None, minimum: int
-) -> BucketLine:
-    questions = selection.questions_of(bench)
-    numbers = bucket_numbers(questions, official)
-    if seen is not None:
-        numbers = np.where(is_seen(bench, questions) == seen, numbers, -1)
-    n = Counter(numbers[numbers >= 0].tolist())
-    return BucketLine(
-        name, selection, official, seen, {number: n[number] for number in sorted(n) if n[number] >= minimum}
-    )
+def _counted(bench: Workbench, line: BucketLine, minimum: int) -> BucketLine:
+    """Return the line with its buckets of at least `minimum` questions."""
+    questions = line.selection.questions_of(bench)
+    numbers = bucket_numbers(questions, line.official)
+    if line.seen is not None:
+        numbers = np.where(is_seen(bench, questions) == line.seen, numbers, -1)
+    counts = Counter(numbers[numbers >= 0].tolist())
+    n = {number: counts[number] for number in sorted(counts) if counts[number] >= minimum}
+    frequencies = {
+        number: [
+            question.frequency
+            for question, of in zip(questions, numbers, strict=True)
+            if of == number and question.frequency is not None
+        ]
+        for number in n
+    }
+    return replace(line, n=n, frequencies=frequencies)
 
 
 def _contrasts(lines: Sequence[BucketLine], minimum: int) -> Iterator[tuple[str, Buckets, Buckets]]:
@@ -204,11 +241,11 @@ def _contrasts(lines: Sequence[BucketLine], minimum: int) -> Iterator[tuple[str,
     whole = [number for number, count in lines[0].n.items() if count >= minimum and number < BUCKETS]
     if len(whole) > 1:
         first, last = whole[0], whole[-1]
-        yield f"{lines[0].row(first)} less bucket {last}", [(lines[0], first)], [(lines[0], last)]
+        yield f"{lines[0].row(first)} less {lines[0].group(last)}", [(lines[0], first)], [(lines[0], last)]
     shared = [number for number in lines[0].n if number in lines[-1].n]
     if len(lines) > 1 and shared and sum(lines[-1].n[number] for number in shared) >= minimum:
         yield (
-            f"{lines[1].name} less {lines[0].name.split(', ')[-1]}, same buckets",
+            f"{lines[1].name} less {lines[0].entities}, same groups",
             [(lines[1], number) for number in shared],
             [(lines[0], number) for number in shared],
         )

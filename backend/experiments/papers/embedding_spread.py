@@ -126,17 +126,18 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         }
         claims.append(
             PaperClaim(
-                f"{name}: passages are further apart after training on the relation",
+                "passages are further apart after training on the relation",
                 (f"{name}, before", FIGURES[0]),
                 (f"{name}, after", FIGURES[0]),
+                about=name,
             )
         )
         if others.relations:
             row = f"{name} less others, before"
             own, rest = (SpreadMeasure(indexes["before"][0], selected, FIGURES[0]) for selected in (questions, others))
             cells.append(Cell(row, FIGURES[0], (Less(own, rest),)))
-            says = f"{name}: before training, passages are more crowded than those of other relations"
-            claims.append(PaperClaim(says, (row, FIGURES[0])))
+            says = "before training, passages are more crowded than those of other relations"
+            claims.append(PaperClaim(says, (row, FIGURES[0]), about=name))
     return ExperimentPlan(
         cells,
         claims,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from blindspot.analysis.relations import relation_name
@@ -86,25 +87,28 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         start, alone, joint, bm25 = (f"{name}: {row}" for row in rows)
         at = {part: column(part, claimed(setting.ks), setting.ks) for part in (general.split, ALL)}
         claims += [
-            PaperClaim(
-                f"{name}: training on this relation alone helps over all relations", (alone, at[ALL]), (start, at[ALL])
-            ),
-            PaperClaim(
-                f"{name}: training on this relation alone costs accuracy on {general.split}",
-                (start, at[general.split]),
-                (alone, at[general.split]),
-            ),
-            PaperClaim(
-                f"{name}: trained on this relation, the encoder stays behind BM25 over all relations",
-                (bm25, at[ALL]),
-                (alone, at[ALL]),
-            ),
-            PaperClaim(
-                f"{name}: training on both preserves more accuracy on {general.split}",
-                (joint, at[general.split]),
-                (alone, at[general.split]),
-            ),
-            PaperClaim(f"{name}: training on both gains less over all relations", (alone, at[ALL]), (joint, at[ALL])),
+            replace(claim, about=name)
+            for claim in (
+                PaperClaim(
+                    "training on this relation alone helps over all relations", (alone, at[ALL]), (start, at[ALL])
+                ),
+                PaperClaim(
+                    f"training on this relation alone costs accuracy on {general.split}",
+                    (start, at[general.split]),
+                    (alone, at[general.split]),
+                ),
+                PaperClaim(
+                    "trained on this relation, the encoder stays behind BM25 over all relations",
+                    (bm25, at[ALL]),
+                    (alone, at[ALL]),
+                ),
+                PaperClaim(
+                    f"training on both preserves more accuracy on {general.split}",
+                    (joint, at[general.split]),
+                    (alone, at[general.split]),
+                ),
+                PaperClaim("training on both gains less over all relations", (alone, at[ALL]), (joint, at[ALL])),
+            )
         ]
     return ExperimentPlan(
         cells,

@@ -29,7 +29,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     ]
     column = _column(encoders[0], encoders)
     claims = [
-        PaperClaim(f"{name}: the encoder favours {PROBES[name].favours}", (name, column), minimum_gain=0.5)
+        PaperClaim(f"the encoder favours {PROBES[name].favours}", (name, column), minimum_gain=0.5, about=name)
         for name in FROM_THE_PAPER
     ]
     wrong = ", ".join(name for name, probe in PROBES.items() if probe.is_wrong)
