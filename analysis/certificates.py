@@ -184,8 +184,7 @@ def hedge(wealth: np.ndarray, tail_probability: np.ndarray | float, deviation: n
     """Return the stake that hedges a digital option that pays 1 / (1 - level) at the horizon.
 
     Args:
-        wealth: log of the bettor's wealth, begun at 0. tail_probability: log of 1 / the wealth that rejects. deviation:
-            standard
+        wealth: log of the bettor's wealth, begun at 0. tail_probability: log of 1 / the wealth that rejects. deviation: standard
         deviation of the sum of the estimates from now to the horizon.
     """
     from scipy.special import log_ndtr, ndtri_exp

@@ -59,10 +59,8 @@ class SuccessShare:
     """Success@k of all questions.
 
     Attributes:
-        value, low, high: None with too few settled questions, see `blindspot.analysis.prediction_powered.FEW` and
-            `blindspot.analysis.audit`.
-        lower_bound, upper_bound: The value if every question of the sample that is not settled were a miss, or a
-            success.
+        value, low, high: None with too few settled questions, see `blindspot.analysis.prediction_powered.FEW` and `blindspot.analysis.audit`.
+        lower_bound, upper_bound: The value if every question of the sample that is not settled were a miss, or a success.
         labelled, unsettled: Open questions of the sample with settled labels on all first k hits, and without.
         scored: Open questions with a judge's score on all first k hits; 0 from labels alone.
         weight: Lambda, how much the judge counts. predicted: Success@k if the judge were right, None without a judge.
@@ -87,9 +85,8 @@ class SuccessSample(DrawnQuestions):
 
     Attributes:
         lowest, highest: (n,) bool, success if every hit without a settled label were wrong, or right.
-        settled: (n,) bool, every one of the first k hits is settled. A question with an unsettled hit is not settled,
-            even if another of its hits is positive: if only those counted, successes would be settled more often than
-            misses.
+        settled: (n,) bool, every one of the first k hits is settled. A question with an unsettled hit is not settled, even if
+            another of its hits is positive: if only those counted, successes would be settled more often than misses.
         bad: (n,) bool, people called the question bad; it enters neither value nor bounds.
         probabilities: (n,) the chance to be drawn and shown completely, up to one factor; see `probability_all_shown`.
         questions: (n,) ids. units: (n,) int, the unit of observation of each; None if each question is its own.
@@ -143,8 +140,7 @@ def powered_success(
     drawn.
 
     Args:
-        scores: (n,) predictions for the sample. population: (N,) for every open question that the sample was drawn
-            from.
+        scores: (n,) predictions for the sample. population: (N,) for every open question that the sample was drawn from.
 
     Raises ValueError as `powered_rate` does.
     """

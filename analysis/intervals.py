@@ -1,5 +1,4 @@
-"""Intervals for means of bounded values over units of observation: shares, reciprocal ranks, macro averages,
-differences.
+"""Intervals for means of bounded values over units of observation: shares, reciprocal ranks, macro averages, differences.
 
 A unit of observation is what counts as one independent observation. A fact that several questions ask in different
 wordings is one unit. The values within a unit depend on each other, so the intervals never treat them as independent.
@@ -51,8 +50,8 @@ def wilson(successes: float, n: float, confidence: float = LEVEL) -> tuple[float
 
 
 def tango(positive_count: float, negative_count: float, n: float, confidence: float = LEVEL) -> tuple[float, float]:
-    """Return Tango's score interval (1998) for the mean of n paired differences in {-1, 0, 1}, of which
-    `positive_count` are 1 and `negative_count` are -1.
+    """Return Tango's score interval (1998) for the mean of n paired differences in {-1, 0, 1}, of which `positive_count` are 1 and
+    `negative_count` are -1.
     """
     if positive_count < 0 or negative_count < 0 or positive_count + negative_count > n * (1 + 1e-9) or n <= 0:
         raise ValueError(f"{positive_count} and {negative_count} differences of {n} pairs are impossible")
@@ -171,8 +170,7 @@ def blended_variance(means: np.ndarray, share: np.ndarray, maximum_variance: flo
     """Return the variance of a weighted mean over units, shrunk towards the largest possible one; see `PRIOR_UNITS`.
 
     Args:
-        means: (u,) mean of each unit. share: (u,) its weight, of sum 1. maximum_variance: the largest variance of one
-            question.
+        means: (u,) mean of each unit. share: (u,) its weight, of sum 1. maximum_variance: the largest variance of one question.
     """
     one_group = np.zeros(len(means), np.int64)
     return float(_variances(means, share, one_group, maximum_variance)[0])
@@ -213,8 +211,8 @@ def _effective_questions(
     maximum_variance: float,
     confidence: float,
 ) -> float:
-    """Return the effective number of questions. maximum_variance: the variance that one question with this mean can
-    have at most.
+    """Return the effective number of questions. maximum_variance: the variance that one question with this mean can have at
+    most.
     """
     by_unit = np.bincount(units, weights)
     if maximum_variance <= _TINY:  # every value is the same: each unit counts as one observation

@@ -96,8 +96,8 @@ def judged_figures(
     ks: Sequence[int],
     units: np.ndarray | None = None,
 ) -> list[JudgedFigures]:
-    """Return the figures at each cut-off; a cut-off must not be deeper than the run. (q, K) arrays, as above; units
-    (q,) int, the unit of observation of each question.
+    """Return the figures at each cut-off; a cut-off must not be deeper than the run. (q, K) arrays, as above; units (q,)
+    int, the unit of observation of each question.
     """
     units = np.arange(len(labels)) if units is None else units
     known, right = is_judged(gold, labels), corrected_relevance(relevant, labels)

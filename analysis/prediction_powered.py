@@ -37,8 +37,7 @@ class PoweredRate:
 
     Attributes:
         value, low, high: None with fewer than `FEW` units of observation.
-        questions, labelled: Settled questions and pairs of the sample. scored: Pairs of the population, all with a
-            score.
+        questions, labelled: Settled questions and pairs of the sample. scored: Pairs of the population, all with a score.
         weight: Lambda, how much the judge counts: 0 not at all, 1 as it is.
         predicted: Mean score of the population, which is the rate if the judge were right.
     """

@@ -153,8 +153,8 @@ def slice_tests(
     units: np.ndarray | None = None,
     seed: int = 0,
 ) -> SliceTests:
-    """Test every slice with enough units. The arguments are those of `find_departing_slices`. With sign flips, the
-    smallest possible adjusted p value is 0.003.
+    """Test every slice with enough units. The arguments are those of `find_departing_slices`. With sign flips, the smallest possible
+    adjusted p value is 0.003.
     """
     n_questions, wins, losses = len(differences), differences > 0, differences < 0
     units = np.arange(n_questions) if units is None else renumber_units(units)
@@ -192,8 +192,7 @@ def statistics(
     hypothesis.
 
     Args:
-        n, positive_counts, negative_counts: questions of a slice, and how many of them only run A and only run B
-            answers.
+        n, positive_counts, negative_counts: questions of a slice, and how many of them only run A and only run B answers.
         n_all, plus_all, minus_all: the same counts over all questions. All arguments broadcast.
     """
     return _transformed_score(*_score(n, positive_counts, negative_counts, n_all, plus_all, minus_all))

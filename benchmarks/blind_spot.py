@@ -3,8 +3,8 @@
 python -m benchmarks.blind_spot --seeds 0,1,2 --folder FOLDER     Success@5 of BM25 and dense retrieval by frequency
 python -m benchmarks.blind_spot --trained 0,1,2 --folder FOLDER   the noisy and the clean training set, by training seed
 
-A passage is relevant if its text contains an answer (rule: dpr), as on the Compare page. Intervals and p values count
-by fact: its two wordings are one observation. The trainings have the demo's settings, fixed before they were run; their
+A passage is relevant if its text contains an answer (rule: dpr), as on the Compare page. Intervals and p values count by
+fact: its two wordings are one observation. The trainings have the demo's settings, fixed before they were run; their
 intervals are over seeds and facts.
 """
 

@@ -1,14 +1,14 @@
 """Do the intervals of `blindspot check` cover, and how many labels do they need? How long does a check take?
 
     python -m benchmarks.check                      # simulated files with known truth
-    python -m benchmarks.check --make STUDY F       # write a real file F.jsonl with its truth F.npy, from the study of
-    benchmarks.study python -m benchmarks.check --file F --truth T   # a real file: T.npy says which of its negative
-    pairs are false python -m benchmarks.check --rows 100000        # seconds and memory of a check
+    python -m benchmarks.check --make STUDY F       # write a real file F.jsonl with its truth F.npy, from the study of benchmarks.study
+    python -m benchmarks.check --file F --truth T   # a real file: T.npy says which of its negative pairs are false
+    python -m benchmarks.check --rows 100000        # seconds and memory of a check
 
-Simulated files have 20,000 negative pairs. A pair's suspicion is normal; that of false ones is higher by so much that
-the area under the ROC curve (AUC) is as stated. The engine is not told the AUC. Each run draws and judges pairs with
-its seed, and looks at the interval after every label: it covers if the truth is inside all of them. "fixed" are the
-labels that a simple random sample of a fixed size takes for the same half-width, with one look at the end.
+Simulated files have 20,000 negative pairs. A pair's suspicion is normal; that of false ones is higher by so much that the
+area under the ROC curve (AUC) is as stated. The engine is not told the AUC. Each run draws and judges pairs with its
+seed, and looks at the interval after every label: it covers if the truth is inside all of them. "fixed" are the labels
+that a simple random sample of a fixed size takes for the same half-width, with one look at the end.
 """
 
 from __future__ import annotations
@@ -177,9 +177,9 @@ def report_rules(
 
 
 def make_real(folder: Path, out: Path, negatives: int = 5) -> None:
-    """Write n-tuples of the train questions of the real data: the first gold passage, and the first other ones that
-    BM25 finds, with BM25's scores. All gold passages are the truth. Questions whose first gold BM25 does not find in
-    `DEPTH` are left out.
+    """Write n-tuples of the train questions of the real data: the first gold passage, and the first other ones that BM25
+    finds, with BM25's scores. All gold passages are the truth. Questions whose first gold BM25 does not find in `DEPTH`
+    are left out.
     """
     from blindspot.backend.checking.building import question_id
     from blindspot.backend.checking.check import check

@@ -2,9 +2,9 @@
 
     python -m benchmarks.cleaning_shares --out FOLDER [--table]
 
-On a generated encyclopedia, whose truth names every passage that answers, the share of false negatives is set. Each
-cell (a learner, a number of training questions, a share, an arm) and seed leaves a file in FOLDER; finished ones are
-not run again. --table prints what is there.
+On a generated encyclopedia, whose truth names every passage that answers, the share of false negatives is set. Each cell
+(a learner, a number of training questions, a share, an arm) and seed leaves a file in FOLDER; finished ones are not run
+again. --table prints what is there.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 python -m benchmarks.coverage                          the grid of intervals
 python -m benchmarks.coverage --swapped demo           tests and the slice finder on a demo's lists, swapped by fact
 
-The grid has n from 10 to 1,000, rates from 2 to 98%, discordance from 2 to 50%, and groups equal and skewed. A cell is
-the mean over its rates: a score interval covers less than it says at some single rates and more at others (Brown, Cai
-and DasGupta 2001). The aim is at least 93% in every cell. "bootstrap" is the percentile bootstrap of questions, which
-these intervals replaced.
+The grid has n from 10 to 1,000, rates from 2 to 98%, discordance from 2 to 50%, and groups equal and skewed. A cell is the
+mean over its rates: a score interval covers less than it says at some single rates and more at others (Brown, Cai and
+DasGupta 2001). The aim is at least 93% in every cell. "bootstrap" is the percentile bootstrap of questions, which these
+intervals replaced.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Case:
 
 @dataclass(frozen=True)
 class CoverageCell:
-    """A line of the table. mean, lowest: coverage as a mean over the rates, and at the worst one. width: of the
-    intervals. bootstrap: coverage of the interval before: the percentile bootstrap, and for seeds the pooled one.
+    """A line of the table. mean, lowest: coverage as a mean over the rates, and at the worst one. width: of the intervals.
+    bootstrap: coverage of the interval before: the percentile bootstrap, and for seeds the pooled one.
     """
 
     name: str

@@ -3,13 +3,13 @@
     python -m benchmarks.teaching --study DIR [--parts settings adapter question encoder]
 
 DIR is a study of the real data with the runs bm25-train, hybrid-train (made here if it is missing) and a dense index of
-minilm. The judge learns from 100 training questions with their gold, and reorders hybrid retrieval's first 100 passages
-of all training questions, whose gold nobody sees. Beside it, with the same budget: BM25's lists as they are, and gold.
+minilm. The judge learns from 100 training questions with their gold, and reorders hybrid retrieval's first 100 passages of
+all training questions, whose gold nobody sees. Beside it, with the same budget: BM25's lists as they are, and gold.
 
 settings: an adapter's settings by held-out facts of train. Everything else was fixed there; dev is only measured, by
-answers (rule dpr). question: the question tower alone, over the index as it is. encoder: the whole encoder; its
-passages are encoded again. Both make models, indexes and runs of the study, and the same command resumes them.
-Intervals are 95%: over facts and seeds.
+answers (rule dpr). question: the question tower alone, over the index as it is. encoder: the whole encoder; its passages
+are encoded again. Both make models, indexes and runs of the study, and the same command resumes them. Intervals are 95%:
+over facts and seeds.
 """
 
 from __future__ import annotations

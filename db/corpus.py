@@ -112,8 +112,7 @@ class Corpus(PerThread):
         """Return the first `limit` rows at most whose title and text together contain every word, ignoring case.
 
         Args:
-            row_count: number of rows to look through, from the first; a scan of all would take long in a large
-                collection.
+            row_count: number of rows to look through, from the first; a scan of all would take long in a large collection.
         """
         condition, values = contains_all_words("(title || ' ' || text)", search_words)
         found = self.connection.execute(
@@ -191,9 +190,7 @@ class CorpusWriter:
         self.add_rows([(p.id, p.title, p.text) for p in passages])
 
     def add_rows(self, rows: Sequence[Row], packed_text: bytes | None = None) -> None:
-        """Append a block of (id, title, text). `packed_text` is `pack_text(rows)` if the caller has already computed
-        it.
-        """
+        """Append a block of (id, title, text). `packed_text` is `pack_text(rows)` if the caller has already computed it."""
         if not rows:
             return
         self._digest.update(pack_text(rows) if packed_text is None else packed_text)

@@ -346,8 +346,7 @@ class Labels(PerThread):
         return dict(rows.fetchall())
 
     def labelled_passages_since(self, number: int, splits: Sequence[str]) -> dict[str, int]:
-        """Return on how many passages each person has given a label since an event row, for questions of the given
-        splits.
+        """Return on how many passages each person has given a label since an event row, for questions of the given splits.
 
         Undone labels and practice do not count; a passage that a person judged twice counts once.
         """

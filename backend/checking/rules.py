@@ -82,8 +82,7 @@ class RuleRow:
     """A rule with one value, and the negatives that it keeps and drops.
 
     Attributes:
-        kept, dropped: Distinct negative pairs. questions, questions_emptied: Questions with a negative, and those of
-            them
+        kept, dropped: Distinct negative pairs. questions, questions_emptied: Questions with a negative, and those of them
         whose last one it drops.
         false_share, low, high: Share of false negatives among the kept ones, with its interval.
         false_dropped, true_kept: Shares of the false negatives that go, and of the true ones that stay; estimates.

@@ -24,8 +24,7 @@ class GroupedTexts:
     """The questions and distinct passages of some groups.
 
     Attributes:
-        questions: One text for each group. texts: Passages. No text contains NUL. group: (texts,) int64, ascending.
-            positive: (texts,) bool.
+        questions: One text for each group. texts: Passages. No text contains NUL. group: (texts,) int64, ascending. positive: (texts,) bool.
     """
 
     questions: Sequence[str]

@@ -2,14 +2,13 @@
 
 Read from JSON lines, JSON arrays, CSV, Parquet and Arrow (`blindspot.backend.data.table_files`), in these shapes:
 
-- OpenInference spans, as Phoenix exports them (`get_spans_dataframe`, and spans as JSON) and as OTLP/JSON: spans of
-  kind RETRIEVER with `input.value` and `retrieval.documents` (Arize-ai/openinference, spec/semantic_conventions.md);
-- Langfuse's observations with `input` and `output` (langfuse.com, blob storage export field reference; export from the
-UI); - LangSmith's runs of `run_type` retriever: `inputs.query`, `outputs.documents` with `page_content`
-(langsmith.schemas.Run,
+- OpenInference spans, as Phoenix exports them (`get_spans_dataframe`, and spans as JSON) and as OTLP/JSON: spans of kind
+  RETRIEVER with `input.value` and `retrieval.documents` (Arize-ai/openinference, spec/semantic_conventions.md);
+- Langfuse's observations with `input` and `output` (langfuse.com, blob storage export field reference; export from the UI);
+- LangSmith's runs of `run_type` retriever: `inputs.query`, `outputs.documents` with `page_content` (langsmith.schemas.Run,
   bulk export as Parquet);
-- a table with a question and its list of chunks on each row, or a question and one chunk; columns by their usual names,
-  or chosen.
+- a table with a question and its list of chunks on each row, or a question and one chunk; columns by their usual names, or
+  chosen.
 
 Rows of other kinds, such as calls of a language model, are skipped.
 """

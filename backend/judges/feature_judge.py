@@ -91,8 +91,7 @@ def learn_judge(
 
     People's labels take precedence over gold. Dev and test questions, and questions that leak from them, are left out.
 
-    run: a run over training questions, by the retriever whose lists will be judged. encoder: its dense index provides
-        the
+    run: a run over training questions, by the retriever whose lists will be judged. encoder: its dense index provides the
     semantic features; None for no such features. settings: differences from the defaults of `FeatureJudgeSettings`.
 
     Raises:

@@ -310,8 +310,8 @@ def judge_with_labels(study: Study, name: str, run: str, progress: Progress | No
     Stored probabilities are not replaced.
 
     Raises:
-        Missing: no such judge, run or index. Refused: the run was made by another retriever than the one whose lists
-            the judge learned from, or an older version learned the judge. BadInput: the judge's file is damaged.
+        Missing: no such judge, run or index. Refused: the run was made by another retriever than the one whose lists the
+            judge learned from, or an older version learned the judge. BadInput: the judge's file is damaged.
     """
     about, model = _stored_model(study, name)
     opened = study.run(run)

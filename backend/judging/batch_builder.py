@@ -1,5 +1,5 @@
-"""Build one batch: draw the questions of its arms, and the candidate passages of each question. (Their order in the
-batch is in `batch_order.py`.)
+"""Build one batch: draw the questions of its arms, and the candidate passages of each question. (Their order in the batch
+is in `batch_order.py`.)
 """
 
 from __future__ import annotations

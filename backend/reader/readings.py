@@ -40,8 +40,8 @@ class MeasuredReading:
     Attributes:
         predictions: by k, the predicted answers, None if nothing was read.
         exact: by k, (q,) bool.
-        f1: by k, (q,) float64. successes: by k, (q,) bool, whether a passage in the top k contains an answer (Success@k
-            by the default rule), an upper bound for the reader.
+        f1: by k, (q,) float64. successes: by k, (q,) bool, whether a passage in the top k contains an answer (Success@k by
+            the default rule), an upper bound for the reader.
         left_out: number of questions of the run without answers.
     """
 

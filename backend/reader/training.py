@@ -78,8 +78,8 @@ def train_reader(
         options: `start` may also be a reader of the study, to continue with a small set.
 
     Raises:
-        Refused: a model of this name exists and it is not to be replaced; the run has no training question with a
-            positive; or as in `train`.
+        Refused: a model of this name exists and it is not to be replaced; the run has no training question with a positive;
+            or as in `train`.
         Missing: the run does not exist, or the initial model cannot be loaded.
     """
     new_model_folder(study, name, options.replace)

@@ -76,8 +76,8 @@ def _sum_by_ordinal(rows: np.ndarray, contributions: np.ndarray, lists: int) -> 
     """Add up the scores of each passage in joined lists. Each passage is kept once, and its repetitions become -1.
 
     Args:
-        lists: how many were joined. Each holds a passage once, so a passage occurs at most so many times. Padding
-            occurs more often, but adds 0.
+        lists: how many were joined. Each holds a passage once, so a passage occurs at most so many times. Padding occurs
+            more often, but adds 0.
     """
     order = np.argsort(rows, axis=1, kind="stable")
     rows, contributions = np.take_along_axis(rows, order, 1), np.take_along_axis(contributions, order, 1)

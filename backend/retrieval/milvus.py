@@ -261,8 +261,8 @@ def _prepare_collection(
 
 
 def _insert_vectors(client: Any, name: str, dense: Dense, first_row: int, progress: Progress | None) -> None:
-    """Insert the rows from row `first_row` on, in order. A partly inserted block is sent again, and its rows replace
-    the earlier copies. Raises BlindspotError if rows are missing at the end.
+    """Insert the rows from row `first_row` on, in order. A partly inserted block is sent again, and its rows replace the
+    earlier copies. Raises BlindspotError if rows are missing at the end.
     """
     vectors, per_insert = dense.vectors, max(1, BYTES_PER_INSERT // (4 * dense.vectors.shape[1]))
     fields = client.describe_collection(name)["fields"]

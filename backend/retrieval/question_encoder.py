@@ -123,9 +123,7 @@ class QuestionEncoder:
 
 
 def _passage_prompt(encoder: Encoder, question_encoder: BulkEncoder) -> str | None:
-    """Return the prompt of passages if the network of questions gives the encoder's vectors of passages with it, else
-    None.
-    """
+    """Return the prompt of passages if the network of questions gives the encoder's vectors of passages with it, else None."""
     passages = BulkEncoder(encoder, "float32")
     if passages.tokenizer is None or question_encoder.openvino is None:
         return None

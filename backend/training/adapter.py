@@ -1,8 +1,8 @@
 """Train an adapter: a linear map of question vectors for an existing index, trained in seconds on a CPU.
 
 Passage vectors do not change, so nothing is encoded or indexed again. The map is q + W q, and begins as the identity
-(`make_map` in adapter_map.py). The result is an ordinary encoder: a sentence-transformers folder in which the map is
-the last module of the question encoder.
+(`make_map` in adapter_map.py). The result is an ordinary encoder: a sentence-transformers folder in which the map is the last module of the
+question encoder.
 """
 
 from __future__ import annotations
@@ -80,8 +80,7 @@ def train_adapter(
         run: the run whose lists the judge teaches; default the one that a feature judge learned from.
 
     Raises:
-        Refused: the name is taken, the similarity is l2, both or neither of set and judge are named, or no question has
-            a
+        Refused: the name is taken, the similarity is l2, both or neither of set and judge are named, or no question has a
         positive; and as `judged_lists` raises. Missing: no such index or set.
     """
     started = time.monotonic()

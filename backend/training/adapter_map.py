@@ -35,8 +35,8 @@ class TrainingQuestions:
     Attributes:
         vectors: (q, d) float32.
         positives, negatives: (q, p) and (q, h) int64 passage rows, PADDED at the end.
-        log_odds: (q, p) float32 of the positives where a judge scored a whole list: each passage is a positive as far
-            as its share in the softmax; -inf where padded. None where the positives are certain.
+        log_odds: (q, p) float32 of the positives where a judge scored a whole list: each passage is a positive as far as
+            its share in the softmax; -inf where padded. None where the positives are certain.
     """
 
     vectors: np.ndarray
@@ -127,8 +127,8 @@ class MapLearner:
         """Return the cross-entropy loss of one positive per question against the positives, hard negatives and random
         passages of the whole batch.
 
-        These are DPR's in-batch negatives without known false negatives: a passage that is known to answer a question
-        is masked for that question.
+        These are DPR's in-batch negatives without known false negatives: a passage that is known to answer a question is
+        masked for that question.
         """
         import torch
 
@@ -158,8 +158,8 @@ class MapLearner:
     def _loss_of_lists(
         self, question_map: Module, batch: TrainingQuestions, scale: float, generator: np.random.Generator
     ) -> Tensor:
-        """Cross-entropy of a judge's distribution over each question's list against the mapped questions' distribution
-        over the lists of the whole batch and random passages.
+        """Cross-entropy of a judge's distribution over each question's list against the mapped questions' distribution over
+        the lists of the whole batch and random passages.
         """
         import torch
 

@@ -1,9 +1,9 @@
 """Train a cross-encoder on a retriever's results (RocketQA, Qu et al. 2021, step 2) and calibrate it on held-out
 labels.
 
-A cross-encoder reads question and passage together (as what text: `TEMPLATE` in scoring.py). It is used to denoise
-training sets by dropping mined passages with high scores. The trained model is an ordinary folder that
-`CrossEncoder(...)` can load, with the additional files training.json, log.jsonl and calibration.json.
+A cross-encoder reads question and passage together (as what text: `TEMPLATE` in scoring.py). It is used to denoise training sets by dropping mined passages with
+high scores. The trained model is an ordinary folder that `CrossEncoder(...)` can load, with the additional files
+training.json, log.jsonl and calibration.json.
 """
 
 from __future__ import annotations
@@ -150,8 +150,8 @@ def train(
 
     Args:
         labels: returns people's labels of held-out questions; if there are enough, only they calibrate.
-        keep_retrieved: returns a held-out example with retrieved passages only; None if it has no others. If no
-            positive of any held-out question was retrieved, all their positives count.
+        keep_retrieved: returns a held-out example with retrieved passages only; None if it has no others. If no positive of
+            any held-out question was retrieved, all their positives count.
 
     Raises:
         Refused: pairs of one class only, settings that cannot learn, another unfinished training in that place, a

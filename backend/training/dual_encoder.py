@@ -102,8 +102,8 @@ def train_dual_encoder(
     options: TrainingOptions,
     progress: Progress | None = None,
 ) -> TrainedDualEncoder:
-    """Train a dual encoder and add it to study.toml as an encoder (a job). It learns from a training set of the study,
-    or from what the judge `distil` of the settings says of a run's lists.
+    """Train a dual encoder and add it to study.toml as an encoder (a job). It learns from a training set of the study, or
+    from what the judge `distil` of the settings says of a run's lists.
 
 
     Args:

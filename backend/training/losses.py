@@ -1,5 +1,5 @@
-"""The losses of a dual encoder, as torch modules: each question is compared with every passage of the batch. The
-formulas are in `loss_kinds.py`.
+"""The losses of a dual encoder, as torch modules: each question is compared with every passage of the batch. The formulas
+are in `loss_kinds.py`.
 
 Only training imports this module, because it loads torch and sentence-transformers.
 """
@@ -65,9 +65,9 @@ class InBatchLoss(CachedLossMixin, nn.Module):
     `teacher` (B, columns) float32 has its log odds, -inf for a missing passage. If passages are not encoded, `vectors`
     (B x columns, d) float32 has their vectors, column after column.
 
-    In several processes (`blindspot.backend.training.distributed`) each process uses the passages of all processes as
-    negatives: RocketQA's cross-batch negatives. Every process must hold equally many questions and columns. Averaged
-    over the processes, the gradient equals that of one process with the whole batch.
+    In several processes (`blindspot.backend.training.distributed`) each process uses the passages of all processes as negatives:
+    RocketQA's cross-batch negatives. Every process must hold equally many questions and columns. Averaged over the
+    processes, the gradient equals that of one process with the whole batch.
     """
 
     def __init__(

@@ -167,8 +167,8 @@ def _write_lines(path: Path, rows) -> None:
 
 @dataclass(frozen=True, slots=True)
 class QuestionBlock:
-    """Some questions and what is known of each: golds, unused and best as `QuestionEvidence` has them, labels by corpus
-    row, passages that runs mined and that were drawn. rows: of the passages that gold and people name.
+    """Some questions and what is known of each: golds, unused and best as `QuestionEvidence` has them, labels by corpus row,
+    passages that runs mined and that were drawn. rows: of the passages that gold and people name.
     """
 
     questions: Sequence[Question]

@@ -150,8 +150,7 @@ def make_plan(study: Study, name: str, at_most: float, settings: CertificateSett
     certify.
 
     Raises:
-        Missing: no such set, or no scores of that judge. Refused: a set without negatives, a plan exists already, or
-            the
+        Missing: no such set, or no scores of that judge. Refused: a set without negatives, a plan exists already, or the
         labels cannot reach the target. BadInput: a number out of range.
     """
     if not 0 < at_most < HIGHEST:

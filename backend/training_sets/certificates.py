@@ -78,14 +78,14 @@ class Certificate:
     Attributes:
         at_most, confidence, judge: As in the plan.
         negatives: Negatives of the set. known: Of these, the ones with a label at the time of the plan. drawn: Drawn
-        negatives. judged: The first so many draws, all judged. unsettled: Of the judged and known ones, those that
-        count as false because people did not settle them. false: False negatives found, unsettled ones included. upper:
-        Bound on the share of false negatives as the set is. upper_after: Once the found ones are taken out. positives,
-        positives_judged, right: Positives of the set, judged ones (known and drawn), right ones among them.
-        right_at_least: Lower bound on the share of right positives. more: Further negatives to judge until the target
-        is likely met; 0 if it is met, None if that cannot be said. missed, of_positives: Of so many labels of positives
-        that people settled after more than one label, so many said otherwise
-        (`blindspot.backend.judging.quality.missed_positives`). cleaned_by: The judge that chose the set's pairs.
+        negatives. judged: The first so many draws, all judged. unsettled: Of the judged and known ones, those that count
+        as false because people did not settle them. false: False negatives found, unsettled ones included.
+        upper: Bound on the share of false negatives as the set is. upper_after: Once the found ones are taken out.
+        positives, positives_judged, right: Positives of the set, judged ones (known and drawn), right ones among them.
+        right_at_least: Lower bound on the share of right positives.
+        more: Further negatives to judge until the target is likely met; 0 if it is met, None if that cannot be said.
+        missed, of_positives: Of so many labels of positives that people settled after more than one label, so many said
+        otherwise (`blindspot.backend.judging.quality.missed_positives`). cleaned_by: The judge that chose the set's pairs.
         label_event: The last label event. pairs_sha256: Of the set's pairs. labels_sha256: Of the labels it rests on.
     """
 

@@ -1,7 +1,7 @@
 """The pairs of many questions as arrays, where a policy looks at nothing but the answer match.
 
-A set has a hundred pairs for each question. Arrays hold them in a tenth of the time that a `Pair` for each takes. The
-rows are those that `assemble` gives for a question without labels: the same pairs, in the same order.
+A set has a hundred pairs for each question. Arrays hold them in a tenth of the time that a `Pair` for each takes. The rows are those
+that `assemble` gives for a question without labels: the same pairs, in the same order.
 """
 
 from __future__ import annotations

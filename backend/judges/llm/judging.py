@@ -164,8 +164,8 @@ def judge_with_llm(
         max_cost: Maximum cost of this judge's answers, those of earlier runs included.
 
     Raises:
-        NeedsConsent: nobody allowed the texts to go there. Refused: the endpoint refuses (a wrong key, another model),
-            its answers cannot be read, or a maximum cost without prices. EndpointAway: it is away.
+        NeedsConsent: nobody allowed the texts to go there. Refused: the endpoint refuses (a wrong key, another model), its
+            answers cannot be read, or a maximum cost without prices. EndpointAway: it is away.
     """
     judge = LLMJudge.load(study, name)
     check_max_cost(judge, max_cost)

@@ -113,9 +113,8 @@ class CandidateTable:
         self._added = 0
 
     def _raise_floor(self, kth_products: np.ndarray) -> None:
-        """Raise the floors, given the k-th best product so far of each question, `kth_products` (q,). The floor is
-        lower than `kth_products` by the maximum rounding errors of both rows, so that no row of the true top k is
-        dropped.
+        """Raise the floors, given the k-th best product so far of each question, `kth_products` (q,). The floor is lower than
+        `kth_products` by the maximum rounding errors of both rows, so that no row of the true top k is dropped.
         """
         self._set_floor(
             np.maximum(self._floor, self._round_down(kth_products - 2 * self._rounded.rounding_slack(kth_products)))

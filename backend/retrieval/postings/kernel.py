@@ -133,8 +133,8 @@ def _add_postings(postings, contributions, cursors, first_document, sums):
 
 @njit(nogil=True, cache=True)
 def _collect_candidates(postings, cursors, first_document, window, minimum_sum):
-    """Collect the documents whose sum is above `minimum_sum` as candidates, reset all sums to 0, and return the number
-    of candidates.
+    """Collect the documents whose sum is above `minimum_sum` as candidates, reset all sums to 0, and return the number of
+    candidates.
     """
     documents = postings[0]
     sums, candidates, totals, _ = window
@@ -192,8 +192,8 @@ def _first_position_from(documents, place, stop, low):
 
 @njit(nogil=True, cache=True)
 def _add_term(postings, contribution, cursor, first_document, window, found, minimum_sum):
-    """Drop the candidates whose total is not above `minimum_sum`, because this term and the terms before it cannot add
-    enough. Add the term's contributions to the totals of the other candidates, and return the number of these.
+    """Drop the candidates whose total is not above `minimum_sum`, because this term and the terms before it cannot add enough.
+    Add the term's contributions to the totals of the other candidates, and return the number of these.
     """
     documents, pairs = postings[0], postings[1]
     sums, candidates, totals, _ = window
