@@ -79,6 +79,16 @@ def row(*cells: object, head: object, **attributes: Any) -> Html:
     return tag("tr", tag("th", head, scope="row"), *(_table_cell("td", each) for each in cells), **attributes)
 
 
+def wide_head(content: object) -> Html:
+    """The head of a column that narrow windows show on demand (`compare_tables.scrolling`)."""
+    return tag("th", content, scope="col", cls="wide")
+
+
+def wide_cell(content: object) -> Html:
+    """A cell of a column that narrow windows show on demand."""
+    return tag("td", content, cls="wide")
+
+
 def _table_cell(name: str, content: object) -> Html:
     if isinstance(content, Html) and content.startswith(f"<{name}"):
         return content

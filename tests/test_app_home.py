@@ -109,6 +109,18 @@ def test_a_failed_job_shows_its_line_and_a_running_one_its_progress(tmp_path, mo
     assert (study.path("jobs", "two") / "cancel").exists()
 
 
+def test_finished_jobs_stand_on_home_alone(tmp_path):
+    study = make_study(tmp_path / "s", passages := people(10), births(passages, "dev"))
+    records = Jobs(study.labels_path)
+    for name, state in (("one", "done"), ("two", "failed")):
+        records.create(name, f"index {name}", {})
+        records.start(name)
+        records.end(name, state, "")
+    home, training = (Page(study.folder, page).text for page in ("", "training"))
+    assert "1 finished job done index one" in home and "failed index two" in home
+    assert "finished job" not in training and "failed index two" in training
+
+
 def test_what_the_study_holds(study):
     text = Page(study.folder).text
     assert "passages 37 passages.tsv" in text

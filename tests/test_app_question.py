@@ -68,6 +68,13 @@ def test_next_and_previous_stay_within_the_filtered_list(study):
     assert "compare?a=alpha&b=beta&relation=P50&sort=order#row-q3" in page.links(), "back to the row one came from"
 
 
+def test_a_narrow_window_can_open_the_hits_after_the_first_of_each_list(study):
+    """style.css hides them; a list alone on the page is not cut."""
+    (first, second) = read(study, "q0").part('<details class="all-hits">.*?</details>')
+    assert (first, second) == ("All 10 hits of alpha", "All 10 hits of beta")
+    assert 'class="all-hits"' not in Page(study.folder, "question", a="alpha", b="alpha", question="q0").html
+
+
 def test_further_runs_are_lists_of_their_own(study):
     assert len(re.findall('<section class="list ', read(study, "q0", more="short").html)) == 2, (
         "short has other questions"
@@ -78,7 +85,7 @@ def test_further_runs_are_lists_of_their_own(study):
 
 def test_without_a_question_the_first_of_the_list_is_read(study):
     page = Page(study.folder, "question", a="alpha", b="beta", cell="only_b")
-    assert "Where is thing 3?" in page.text and "only B finds at 5" in page.text
+    assert "Where is thing 3?" in page.text and "only B finds in the top 5" in page.text
 
 
 def test_without_a_question_a_chance_match_is_not_shown_first(tmp_path):

@@ -84,7 +84,7 @@ def test_a_large_collection_is_searched_up_to_a_stated_limit(study, monkeypatch)
 
 
 def test_whoever_still_has_to_judge_gets_no_ranks(indexed_study):
-    result = find(indexed_study, "Oslo", "passages", limit=4, hidden={"q"})
+    result = find(indexed_study, "Oslo", "passages", limit=4, hidden_questions={"q"})
     rows = list(indexed_study.corpus.ordinals(ids(result)).values())
     assert rows == sorted(rows) and "you still have questions to judge" in result.how
 
@@ -111,7 +111,7 @@ def test_notes_are_found_newest_first_without_undone_ones(study):
     assert [(each.id, each.title, each.passage) for each in result.found] == [
         ("q1", "ben", None), ("q0", "ben", "answer0"), ("q0", "ann", None),
     ]  # fmt: skip
-    assert ids(find(study, "date", "notes", hidden={"q1"})) == ["q0", "q0"]
+    assert ids(find(study, "date", "notes", hidden_questions={"q1"})) == ["q0", "q0"]
     assert [each.title for each in find(study, "date", "notes", annotator="ann").found] == ["ann"]
 
 
@@ -139,8 +139,8 @@ def test_the_page_begins_with_its_title_examples_and_the_passages_that_are_retri
     rows, counts = np.unique(hits[hits >= 0], return_counts=True)
     shown = study.corpus.ordinals(re.findall(r'<span class="soft id">(.*?)</span>', page.html)).values()
     kept = dict(zip(rows.tolist(), counts.tolist(), strict=True))
-    (heading,) = (each for each in page.part("<h2.*?</h2>") if "and no passage for more" in each)
-    assert f"for {counts.max()} questions in its first {hits.shape[1]}" in heading
+    (title,) = page.part("<h1.*?</h1>")
+    assert f"for {counts.max()} questions in its top {hits.shape[1]}, and no passage for more" in title
     assert sorted((kept[row] for row in shown), reverse=True) == sorted(counts.tolist(), reverse=True)[:5]
     told = Page(study.folder, "find", "ann", run="alpha").part('<ol class="found".*?</ol>')[0]
     assert study.questions.get("q1").text not in told, "ann still has to judge this question"
@@ -155,7 +155,7 @@ def test_the_title_says_how_many_passages_a_run_retrieves(study):
     told = Page(study.folder, "find", "ann", words="filler", run="beta").text
     assert "retrieved for no question outside your open batches" in told, "q1 is left out for ann"
     assert title.endswith(
-        f"for “filler”; beta retrieves {retrieved or 'none'} of them for at least one question, in its first 15"
+        f"for “filler”; beta retrieves {retrieved or 'none'} of them in the top 15 of at least one question"
     )
 
 

@@ -33,7 +33,7 @@ def found_title(result: TextSearch, words: str, retrieved: Retrieved | None) -> 
     title = f"{'The first ' if result.more else ''}{quantity(len(result.found), place)} for “{words}”"
     if retrieved is not None:
         number = len(retrieved.by) or "none"
-        title += f"; {retrieved.run} retrieves {number} of them for at least one question, in its first {retrieved.k}"
+        title += f"; {retrieved.run} retrieves {number} of them in the top {retrieved.k} of at least one question"
     return join(tag("h1", title), tag("p", result.how, cls="soft"))
 
 
@@ -73,7 +73,7 @@ def _retrieved_by(retrieved: Retrieved | None, passage: str) -> Html:
             cls="soft",
         )
     shown = [
-        join(link(text, url.href(url.QUESTION, {"question": id, "a": retrieved.run})), f" at {rank}")
+        join(link(text, url.href(url.QUESTION, {"question": id, "a": retrieved.run})), f" at rank {rank}")
         for rank, id, text in found[:SHOWN_QUESTIONS]
     ]
     hidden = len(found) - len(shown)

@@ -16,6 +16,8 @@ from blindspot.backend.text.answers import answer_spans, has_answer, query_spans
 from blindspot.backend.text.spans import Span, excerpt, split_at_spans
 from blindspot.db.records import Hits, Passage, Question
 
+FIRST_HITS = 3  # hits of each of several lists in a narrow window; style.css has the same number
+
 
 @dataclass(frozen=True)
 class HitList:
@@ -110,6 +112,8 @@ def _column(
     head = tag("h2", letter(column.run_side), " ", span(column.name, cls="name"), span(column.note, cls="note"))
     if not cards:
         cards = [div("No hits.", cls="notice")]
+    elif other_lists and len(cards) > FIRST_HITS:
+        cards.append(tag("details", tag("summary", f"All {len(cards)} hits of {column.name}"), cls="all-hits"))
     return tag(
         "section",
         head,

@@ -125,12 +125,14 @@ def with_job_panel(study: Study) -> Iterator[None]:
         st.rerun()
 
 
-def panel(study: Study) -> None:
-    """Show the unfinished jobs and the latest finished ones.
+def panel(study: Study, finished: bool = False) -> None:
+    """Show the unfinished and the failed jobs; with `finished`, also the latest finished ones.
 
     While a job is unfinished, the panel refreshes every second. When a job ends, the whole page reruns.
     """
     recent = latest_jobs(study, JOBS_CONSIDERED)
+    if not finished:
+        recent = [job for job in recent if job.unfinished or job.state == "failed"]
     unfinished = {job.id for job in recent if job.unfinished}
     refused = st.session_state.pop(_REFUSED, None)
     if not recent and not refused:

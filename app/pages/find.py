@@ -18,7 +18,7 @@ from blindspot.backend.retrieval import full_text
 from blindspot.backend.text.number_words import quantity
 
 EMPTY = "Find passages, questions and notes by their words"
-ABOUT = "Each passage comes with the questions for which a run retrieves it, and at what rank."
+ABOUT = f"{EMPTY}: each passage comes with the questions for which a run retrieves it, and at what rank."
 TITLES = {"passages": "Passages", "questions": "Questions", "notes": "Notes"}
 SHOWN, MOST = 20, full_text.MAX_FOUND
 EXAMPLES, MOST_RETRIEVED, START = 3, 5, 160
@@ -32,10 +32,10 @@ def page() -> None:
     head = st.container()
     words, place, run = _search_fields(opened, places)
     if not words:
+        title, found = _most_retrieved(opened, run) if run and place == "passages" else ("", Html(""))
         with head:
-            show(tag("h1", EMPTY), tag("p", ABOUT, " ", _examples(opened, run)))
-        if run and place == "passages":
-            show(*_most_retrieved(opened, run))
+            show(tag("h1", title or EMPTY), tag("p", ABOUT, " ", _examples(opened, run), cls="soft"))
+        show(found)
         return
     limit = url.number("show", SHOWN, 1, MOST)
     with st.spinner("Searching …"):
@@ -88,22 +88,19 @@ def _examples(open_study: Study, run: str) -> Html:
     return join("For example: ", *links) if links else Html("")
 
 
-def _most_retrieved(open_study: Study, name: str) -> tuple[Html, ...]:
-    """The passages that a run retrieves for the most questions: what a search without words shows."""
+def _most_retrieved(open_study: Study, name: str) -> tuple[str, Html]:
+    """The passages that a run retrieves for the most questions, and the finding: what a search without words shows."""
     run, hidden = open_study.run(name), hidden_questions.hidden_ids(open_study)
     visible = [row for row, id in enumerate(run.question_ids) if id not in hidden]
     hits = np.asarray(run.hits.ordinals[visible, : min(DEPTH, run.hits.k)])
     rows, counts = np.unique(hits[hits >= 0], return_counts=True)
     if not len(rows):
-        return ()
+        return "", Html("")
     most = rows[np.argsort(-counts, kind="stable")[:MOST_RETRIEVED]].tolist()
     found = [full_text.TextResult(each.id, each.title, _start(each.text)) for each in open_study.corpus.passages(most)]
     result = full_text.TextSearch("passages", found, False, "")
     asked = quantity(int(counts.max()), "question")
-    heading = tag(
-        "h2",
-        f"{name} retrieves “{found[0].title or found[0].id}” for {asked} in its first {hits.shape[1]}, and no passage for more",
-    )
+    heading = f"{name} retrieves “{found[0].title or found[0].id}” for {asked} in its top {hits.shape[1]}, and no passage for more."
     return heading, found_list(open_study, result, None, _retrieved(open_study, name, [each.id for each in found]))
 
 

@@ -66,14 +66,14 @@ def _page(open_study: Study) -> None:
     show(found)
     is_made = is_demo(open_study) and _demo(open_study, "h2" if found else "h1")
     if is_made:
-        jobs.panel(open_study)
+        jobs.panel(open_study, finished=True)
     if runs:
         show(run_tables(open_study, runs))
     contents = summary(open_study)
     is_working = bool(jobs.unfinished(open_study))
     with st.container(key="home"):
         if is_working and not is_made:
-            jobs.panel(open_study)
+            jobs.panel(open_study, finished=True)
         curve_panel(open_study, "home")
         if contents["passages"] is not None and contents["questions"]:
             show(queue_card(open_study, person, len(runs)))
@@ -93,7 +93,7 @@ def _page(open_study: Study) -> None:
         with st.expander("Study contents"):
             show(holdings(contents, is_checked and not study.with_answers(open_study)))
         if not is_made and not is_working:
-            jobs.panel(open_study)
+            jobs.panel(open_study, finished=True)
 
 
 def _check(open_study: Study, of_file: bool, is_main: bool) -> None:

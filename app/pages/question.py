@@ -45,10 +45,10 @@ QUESTIONS_CONSIDERED = 50  # questions of the list among which the page looks fo
 TRAIL = 30  # questions on either side that the keys can reach before the server answers
 CELL_WORDS = {
     "all": "",
-    "both": "both find at {k}",
-    "only_a": "only A finds at {k}",
-    "only_b": "only B finds at {k}",
-    "neither": "neither finds at {k}",
+    "both": "both find in the top {k}",
+    "only_a": "only A finds in the top {k}",
+    "only_b": "only B finds in the top {k}",
+    "neither": "neither finds in the top {k}",
 }
 
 
@@ -182,7 +182,7 @@ def _run_list(
     note = retriever_label(manifest)
     if row is not None and run_side in "ab" and not is_of_file(manifest):
         first = int((compared.first_ranks_a if run_side == "a" else compared.first_ranks_b)[row])
-        note += f" · first relevant at {first}" if first else f" · none relevant in top {hits.k}"
+        note += f" · first relevant at rank {first}" if first else f" · none relevant in top {hits.k}"
     return HitList.from_hits(run_side, name, hits, note, read_answer(open_study, name, question, reader, k))
 
 

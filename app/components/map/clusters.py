@@ -138,7 +138,7 @@ def _table(map: Map, rows: Sequence[ClusterRow], runs: Sequence[str], k: int, op
         tag("th", "passages", scope="col", cls="wide"),
         tag("th", term("unlabelled", UNLABELLED), scope="col", cls="wide"),
         tag("th", term("questions", QUESTIONS), scope="col", cls="wide"),
-        *(tag("th", f"{run}, S@{k}", scope="col", cls="wide" if run in runs[2:] else None) for run in runs),
+        *(tag("th", f"{run}, S@{k}", scope="col", cls="wide" if run in runs[1:] else None) for run in runs),
     )
     lines = (
         row(
@@ -159,8 +159,8 @@ def _table(map: Map, rows: Sequence[ClusterRow], runs: Sequence[str], k: int, op
 
 
 def _run_class(cluster: ClusterRow, run: str, runs: Sequence[str]) -> str | None:
-    """The class of a run's cell: pale for few questions, and hidden in a narrow window from the third run on."""
-    classes = ("few" if cluster.hits[run].n < 30 else "", "wide" if run in runs[2:] else "")
+    """The class of a run's cell: pale for few questions, and hidden in a narrow window from the second run on."""
+    classes = ("few" if cluster.hits[run].n < 30 else "", "wide" if run in runs[1:] else "")
     return " ".join(filter(None, classes)) or None
 
 

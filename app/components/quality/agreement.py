@@ -5,7 +5,7 @@ from __future__ import annotations
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import methods_note, percent
 from blindspot.app.components.quality.marks import bounds, coefficient, share
-from blindspot.app.markup import Html, div, row, span, table_head, tag, term
+from blindspot.app.markup import Html, div, row, span, table_head, tag, term, wide_cell, wide_head
 from blindspot.backend.judging.quality import MAX_GESTURE_MS, AnnotatorStats, PairAgreement, Quality
 from blindspot.backend.text.number_words import quantity
 
@@ -30,8 +30,8 @@ def agreement_panel(quality: Quality) -> Html:
         row(
             coefficient(each),
             share(each.agreed),
-            f"{each.passages:,}",
-            f"{each.questions:,}",
+            wide_cell(f"{each.passages:,}"),
+            wide_cell(f"{each.questions:,}"),
             head=term(words, explained),
         )
         for words, explained, each in (
@@ -41,7 +41,7 @@ def agreement_panel(quality: Quality) -> Html:
     ]
     table = tag(
         "table",
-        table_head("all annotators", term("alpha", ALPHA), "all agree", "passages", "questions"),
+        table_head("all annotators", term("alpha", ALPHA), "all agree", wide_head("passages"), wide_head("questions")),
         tag("tbody", *lines),
         cls="figures agreement",
     )
@@ -60,9 +60,9 @@ def _pairs(pairs: tuple[PairAgreement, ...]) -> Html:
         row(
             coefficient(pair.four),
             coefficient(pair.positive),
-            share(pair.four.agreed),
-            f"{pair.four.passages:,}",
-            f"{pair.four.questions:,}",
+            wide_cell(share(pair.four.agreed)),
+            wide_cell(f"{pair.four.passages:,}"),
+            wide_cell(f"{pair.four.questions:,}"),
             head=" and ".join(pair.people),
         )
         for pair in worst_first
@@ -72,10 +72,8 @@ def _pairs(pairs: tuple[PairAgreement, ...]) -> Html:
         table_head(
             "annotators",
             term("kappa, four", f"{KAPPA}. {FOUR}."),
-            term("kappa, pos.", f"{KAPPA}. {POSITIVE}."),
-            "agree",
-            "passages",
-            "questions",
+            term("kappa, positive", f"{KAPPA}. {POSITIVE}."),
+            *map(wide_head, ("agree", "passages", "questions")),
         ),
         tag("tbody", *lines),
         cls="figures agreement",
@@ -89,17 +87,19 @@ def people_panel(quality: Quality) -> Html:
     head = table_head(
         "annotator",
         "labels",
-        "questions",
-        term("s per label", "Median seconds per label; a key that labels several passages divides its time among them"),
+        wide_head("questions"),
+        wide_head(
+            term(
+                "seconds per label",
+                "Median seconds per label; a key that labels several passages divides its time among them",
+            )
+        ),
         term(
             "per hour", f"Labels per hour of labelling; each action counts at most {MAX_GESTURE_MS // 60_000} minutes"
         ),
-        "positive",
-        "unsure",
-        term(
-            "consistent",
-            "Passages with the same label when judged blind a second time in another batch",
-        ),
+        wide_head("positive"),
+        wide_head("unsure"),
+        wide_head(term("consistent", "Passages with the same label when judged blind a second time in another batch")),
     )
     lines = [_person(each) for each in quality.work]
     drift = quality.drift
@@ -118,11 +118,11 @@ def _person(work: AnnotatorStats) -> Html:
     timed = "" if work.timed == work.labels else f"{quantity(work.timed, 'label')} timed"
     return row(
         f"{work.labels:,}",
-        f"{work.questions:,}",
-        span("–" if work.seconds is None else f"{work.seconds:.1f}", title=timed or None),
+        wide_cell(f"{work.questions:,}"),
+        wide_cell(span("–" if work.seconds is None else f"{work.seconds:.1f}", title=timed or None)),
         span("–" if work.per_hour is None else f"{work.per_hour:,.0f}", title=timed or None),
-        share(work.positive / work.labels),
-        share(work.unsure / work.labels),
-        f"{work.same} of {work.repeats}" if work.repeats else "–",
+        wide_cell(share(work.positive / work.labels)),
+        wide_cell(share(work.unsure / work.labels)),
+        wide_cell(f"{work.same} of {work.repeats}" if work.repeats else "–"),
         head=work.name,
     )

@@ -10,7 +10,7 @@ from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import grouping, methods_note, percent, relation_label
 from blindspot.app.components.quality.marks import bounds, gauge, gauge_head, rate_figure, stopping
 from blindspot.app.components.training import tabs
-from blindspot.app.markup import Html, div, join, link, row, span, table_head, tag, term
+from blindspot.app.markup import Html, div, join, link, row, span, table_head, tag, term, wide_cell, wide_head
 from blindspot.backend.judging.audits import Audit, AuditRates
 from blindspot.backend.text.number_words import quantity
 
@@ -153,22 +153,22 @@ def _group_rates(audit: Audit, group_kind: str, page_address: Callable[..., str]
     groups = audit.by[group_kind]
     scale = gauge_head("False negatives in percent: the dot is the rate, the line its 95% interval")
     head = table_head(
-        group_kind,
-        "questions",
-        "passages",
+        grouping(group_kind),
+        wide_head("questions"),
+        wide_head("passages"),
         term("false negatives, %", FALSE_NEGATIVES),
         scale,
         term("stopping rule", "Whether enough audit questions are judged"),
-        term("with related, %", "Positive or related"),
+        wide_head(term("with related, %", "Positive or related")),
     )
     lines = [
         row(
-            f"{rates.positive.questions:,}",
-            f"{rates.positive.passages:,}",
+            wide_cell(f"{rates.positive.questions:,}"),
+            wide_cell(f"{rates.positive.passages:,}"),
             rate_figure(rates.positive),
-            tag("td", gauge(rates.positive), cls="gauge-cell"),
+            tag("td", gauge(rates.positive), cls="gauge-cell wide"),
             stopping(rates.positive),
-            rate_figure(rates.with_related),
+            wide_cell(rate_figure(rates.with_related)),
             head=_group(group_kind, group),
         )
         for group, rates in groups.items()

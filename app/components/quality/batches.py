@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from blindspot.app import url
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.quality.marks import rate_figure
-from blindspot.app.markup import Html, div, join, link, row, span, table_head, tag, term
+from blindspot.app.markup import Html, div, join, link, row, span, table_head, tag, term, wide_cell, wide_head
 from blindspot.backend.judging.audits import BatchProgress
 
 ARMS = {"priority": "by priority", "audit": "random audit", "second": "second labels", "repeat": "repeats"}
@@ -24,9 +24,9 @@ def batches_panel(batches: Sequence[BatchProgress]) -> Html:
         )
     head = table_head(
         "batch",
-        tag("th", "questions", scope="col", cls="left"),
+        tag("th", "questions", scope="col", cls="left wide"),
         "done",
-        tag("th", "", scope="col"),
+        wide_head(""),
         tag("th", "state", scope="col", cls="left"),
     )
     table = tag(
@@ -59,9 +59,9 @@ def _lines(each: BatchProgress) -> list[Html]:
     done = "–" if batch.practice else f"{batch.done:,} of {batch.questions:,}"
     return [
         row(
-            tag("td", arms, cls="left kind"),
+            tag("td", arms, cls="left kind wide"),
             done,
-            tag("td", "" if batch.practice else bar, cls="bar"),
+            tag("td", "" if batch.practice else bar, cls="bar wide"),
             tag("td", "✓ done" if batch.done == batch.questions and not batch.practice else batch.state, cls="left"),
             head=batch.name,
         )
@@ -71,10 +71,10 @@ def _lines(each: BatchProgress) -> list[Html]:
 def _strata(batches: Sequence[BatchProgress]) -> Html:
     lines = [
         row(
-            f"{rates.positive.questions:,}",
-            f"{rates.positive.passages:,}",
+            wide_cell(f"{rates.positive.questions:,}"),
+            wide_cell(f"{rates.positive.passages:,}"),
             rate_figure(rates.positive),
-            rate_figure(rates.with_related),
+            wide_cell(rate_figure(rates.with_related)),
             head=join(name, span(f" {batch.batch.name}", cls="soft")),
         )
         for batch in batches
@@ -82,7 +82,8 @@ def _strata(batches: Sequence[BatchProgress]) -> Html:
     ]
     if not lines:
         return Html("")
-    head = table_head("stratum", "questions", "passages", "positive, %", term("with related, %", "Positive or related"))
+    related = wide_head(term("with related, %", "Positive or related"))
+    head = table_head("stratum", wide_head("questions"), wide_head("passages"), "positive, %", related)
     note = "Share of positives among the judged passages of each stratum, unweighted. If the pairs of a stratum were drawn at random, its share is an estimate for the whole stratum. RocketQA's authors checked their pseudo-labels in the same way; more than 90% were correct."
     return div(
         tag("h3", "Strata of a training set"),

@@ -21,7 +21,7 @@ from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import grouping, relation_label
 from blindspot.app.components.quality.marks import INTERVAL_NOTE, coefficient, gauge, gauge_head, rate_figure
 from blindspot.app.components.training import tabs
-from blindspot.app.markup import Html, div, join, link, row, span, table_head, tag, term
+from blindspot.app.markup import Html, div, join, link, row, span, table_head, tag, term, wide_cell, wide_head
 from blindspot.backend.judges.measuring import BYS, SAMPLES, JudgeTable, MeasuredJudge
 from blindspot.backend.text.number_words import quantity
 
@@ -60,17 +60,19 @@ def judges_panel(
         return div(title, tag("p", "No judge has given scores yet.", cls="convention"), learn, cls="panel", id="judges")
     head = table_head(
         "judge",
-        "pairs",
+        wide_head("pairs"),
         term("AUC", AUC),
-        term("kappa", f"Cohen's kappa with people: positive or not, at a score of {CUT:g}"),
-        term("precision, %", PRECISION),
-        term("recall, %", RECALL),
-        term("missed, %", MISSED),
+        wide_head(term("kappa", f"Cohen's kappa with people: positive or not, at a score of {CUT:g}")),
+        wide_head(term("precision, %", PRECISION)),
+        wide_head(term("recall, %", RECALL)),
+        wide_head(term("missed, %", MISSED)),
         term("trust its positives", POSITIVES),
-        term("its negatives", NEGATIVES),
-        term(
-            "cost of a label",
-            "By the prices given for the endpoint and the stored answers; 0 for judges of this machine",
+        wide_head(term("its negatives", NEGATIVES)),
+        wide_head(
+            term(
+                "cost of a label",
+                "By the prices given for the endpoint and the stored answers; 0 for judges of this machine",
+            )
         ),
     )
     lines = [_judge_row(judge, judge.name == chosen, page_address) for judge in judge_table.judges]
@@ -117,21 +119,22 @@ def _judge_row(judge: MeasuredJudge, is_chosen: bool, page_address: Here) -> Htm
         span(judge.kind, cls="soft"),
     )
     if figures is None:
-        return row("0", *["–"] * 7, _cost(judge.cost), head=name)
+        cost = wide_cell(_cost(judge.cost))
+        return row(wide_cell("0"), "–", *[wide_cell("–")] * 4, "–", wide_cell("–"), cost, head=name)
     cut, overall = figures.at_decision_threshold, figures.trust["all"][0]
     unscored = f"{quantity(judge.unscored, 'pair')} of the sample without a score" if judge.unscored else None
     return row(
-        span(f"{figures.pairs:,}", title=unscored),
+        wide_cell(span(f"{figures.pairs:,}", title=unscored)),
         coefficient(
             Agreement(figures.auc, figures.auc_low, figures.auc_high, figures.pairs, figures.questions, None, "AUC")
         ),
-        coefficient(figures.kappa),
-        rate_figure(cut.precision),
-        rate_figure(cut.recall),
-        rate_figure(cut.missed),
+        wide_cell(coefficient(figures.kappa)),
+        wide_cell(rate_figure(cut.precision)),
+        wide_cell(rate_figure(cut.recall)),
+        wide_cell(rate_figure(cut.missed)),
         _trust(overall.positives),
-        _trust(overall.negatives),
-        _cost(judge.cost),
+        wide_cell(_trust(overall.negatives)),
+        wide_cell(_cost(judge.cost)),
         head=name,
         cls="chosen" if is_chosen else None,
     )
@@ -197,13 +200,13 @@ def _calibration(bins: list[CalibrationBin]) -> Html:
     scale = gauge_head("Dot and line: share of positives with its 95% interval. Upright mark: the mean score")
     lines = [
         row(
-            f"{each.positive.passages:,}",
+            wide_cell(f"{each.positive.passages:,}"),
             f"{100 * each.mean:.0f}",
             rate_figure(each.positive),
             tag(
                 "td",
                 div(gauge(each.positive), div(cls="expected", style=f"left:{100 * each.mean:.1f}%"), cls="expects"),
-                cls="gauge-cell",
+                cls="gauge-cell wide",
             ),
             head=f"{each.low:.1f}–{each.high:.1f}",
         )
@@ -211,7 +214,7 @@ def _calibration(bins: list[CalibrationBin]) -> Html:
     ]
     return tag(
         "table",
-        table_head("score", "pairs", "mean score, %", "positive, %", scale),
+        table_head("score", wide_head("pairs"), "mean score, %", "positive, %", scale),
         tag("tbody", *lines),
         cls="figures rates",
     )
@@ -234,22 +237,22 @@ def _group_trust(judge_figures: JudgeFigures, group_kind: str, page_address: Her
     if group_kind == "relation":
         groups = sorted(groups, key=lambda each: relation_order(each.group))
     if not groups:
-        return div(choices, span(f"No pair has a {group_kind}.", cls="soft"), cls="choice-line")
+        return div(choices, span(f"No pair has a {grouping(group_kind)}.", cls="soft"), cls="choice-line")
     lines = [
         row(
-            rate_figure(each.precision),
+            wide_cell(rate_figure(each.precision)),
             _trust(each.positives),
-            rate_figure(each.missed),
+            wide_cell(rate_figure(each.missed)),
             _trust(each.negatives),
             head=relation_label(each.group) if group_kind == "relation" else each.group,
         )
         for each in groups
     ]
     head = table_head(
-        group_kind,
-        term("precision, %", PRECISION),
+        grouping(group_kind),
+        wide_head(term("precision, %", PRECISION)),
         term("positives", POSITIVES),
-        term("missed, %", MISSED),
+        wide_head(term("missed, %", MISSED)),
         term("negatives", NEGATIVES),
     )
     return join(

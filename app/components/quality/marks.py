@@ -36,7 +36,7 @@ def rate_figure(rate: Rate) -> Html:
 
 def gauge_head(title: str) -> Html:
     """The head of a column of rates: the scale from 0 to 100."""
-    return tag("th", span("0", cls="zero"), span("100", cls="hundred"), cls="gauge-cell", scope="col", title=title)
+    return tag("th", span("0", cls="zero"), span("100", cls="hundred"), cls="gauge-cell wide", scope="col", title=title)
 
 
 def gauge(rate: Rate) -> Html:

@@ -11,7 +11,7 @@ from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import notice
 from blindspot.app.components.quality.marks import share
 from blindspot.app.desk import desk
-from blindspot.app.markup import Html, div, join, link, row, show, span, table_head, tag, term
+from blindspot.app.markup import Html, div, join, link, row, show, span, table_head, tag, term, wide_cell, wide_head
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.agreement_words import AgreementWords, agreement_in_words
 from blindspot.backend.judging.quality import quality
@@ -33,9 +33,7 @@ FAST = (
 
 def progress_panel(open_study: Study) -> None:
     """Show the progress of everybody who has labelled questions or can get some."""
-    batches = tuple((batch.name, batch.state, batch.done) for batch in desk(open_study).queue.batches())
-    mark = str(open_study.folder), desk(open_study).labels.last_event, batches
-    people, agreement = _progress(open_study, *mark)
+    people, agreement, _ = _known_progress(open_study)
     if not people:
         return
     flagged = [person for person in people if person.is_too_fast]
@@ -43,12 +41,12 @@ def progress_panel(open_study: Study) -> None:
         "table",
         table_head(
             "annotator",
-            "questions",
+            wide_head("questions"),
             "to do",
             term("labels", "Labels in force: a passage that somebody judged twice counts once"),
-            term("per hour", "Labels per hour of labelling: all days, then the last day"),
+            wide_head(term("per hour", "Labels per hour of labelling: all days, then the last day")),
             term("too fast", FAST),
-            tag("th", f"given by day, last {DAYS_SHOWN}", scope="col", cls="left"),
+            tag("th", f"given by day, last {DAYS_SHOWN}", scope="col", cls="left wide"),
         ),
         tag("tbody", *(_person_row(person) for person in people)),
         cls="figures team-progress",
@@ -64,20 +62,32 @@ def progress_panel(open_study: Study) -> None:
     )
 
 
+def passages_to_settle(open_study: Study) -> int:
+    """Return the number of passages on which people disagree."""
+    return _known_progress(open_study)[2]
+
+
+def _known_progress(open_study: Study) -> tuple[list[PersonProgress], AgreementWords | None, int]:
+    stores = desk(open_study)
+    batches = tuple((batch.name, batch.state, batch.done) for batch in stores.queue.batches())
+    return _progress(open_study, str(open_study.folder), stores.labels.last_event, batches)
+
+
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _progress(_study: Study, *cache_version: object) -> tuple[list[PersonProgress], AgreementWords | None]:
-    return team_progress(_study), agreement_in_words(quality(_study))
+def _progress(_study: Study, *cache_version: object) -> tuple[list[PersonProgress], AgreementWords | None, int]:
+    found = quality(_study)
+    return team_progress(_study), agreement_in_words(found), sum(len(each.passages) for each in found.disputes)
 
 
 def _person_row(person: PersonProgress) -> Html:
     finished = ", ".join(f"{name}: {count:,}" for name, count in person.finished.items())
     return row(
-        span(f"{sum(person.finished.values()):,}", title=finished or None),
+        wide_cell(span(f"{sum(person.finished.values()):,}", title=finished or None)),
         f"{sum(person.remaining.values()):,}",
         f"{person.labels:,}",
-        _labels_per_day(person.days),
+        wide_cell(_labels_per_day(person.days)),
         span(share(person.fast / person.timed) if person.timed else "–", cls="bad" if person.is_too_fast else None),
-        tag("td", _label_bars(person.days), cls="left"),
+        tag("td", _label_bars(person.days), cls="left wide"),
         head=person.name,
     )
 

@@ -10,7 +10,7 @@ from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.team.batches import batch_panel
 from blindspot.app.components.team.guidelines import guidelines_panel
 from blindspot.app.components.team.people import people_panel
-from blindspot.app.components.team.progress import progress_panel
+from blindspot.app.components.team.progress import passages_to_settle, progress_panel
 from blindspot.app.desk import desk, given_words
 from blindspot.app.markup import div, link, show, tag
 from blindspot.backend.core.study import Study
@@ -28,15 +28,17 @@ def render(open_study: Study, person: Person | None) -> None:
         return
     queue = desk(open_study).queue
     own = sum(queue.available_counts(person.name).values()) if not person.paused else 0
+    has_batch = any(batch.state == "open" for batch in queue.batches())
     show(style_sheet("team/team.css"), tag("h1", _answer(open_study)))
     if own:
         words = f"Judge your {quantity(own, 'question')}"
         show(div(link(words, url.JUDGE, cls="button main", data_key="j", title="Key: j"), cls="action"))
-    has_batch = any(batch.state == "open" for batch in queue.batches())
+    elif has_batch and passages_to_settle(open_study):
+        show(div(link("Settle the disagreements", url.QUALITY, cls="button"), cls="action"))
     alone = len(who.real_people(open_study.labels_path)) < 2
     with jobs.with_job_panel(open_study):
-        batch_panel(open_study, primary=not has_batch)
         progress_panel(open_study)
+        batch_panel(open_study, primary=not has_batch)
         people_panel(open_study, person, primary=has_batch and alone and not own)
         guidelines_panel(open_study)
         jobs.panel(open_study)
@@ -47,6 +49,8 @@ def _answer(open_study: Study) -> str:
     stores = desk(open_study)
     open_batches = [each for each in stores.queue.batches() if each.state == "open" and not each.practice]
     given = given_words(open_study) if stores.labels.label_counts_by_person() else "No labels yet"
+    if disputed := passages_to_settle(open_study):
+        given += f", {quantity(disputed, 'disagreement')} to settle"
     if not open_batches:
         return f"{given}; no batch is open."
     waiting = sum(each.questions - each.done for each in open_batches)
