@@ -99,7 +99,10 @@ def test_the_form_has_sane_answers_and_tells_the_command(study):
     command = next(code.value for code in page.app.code if "map new" in code.value)
     assert command.startswith("blindspot map new ") and "--run tiny-dev" in command and str(study.folder) in command
     assert not page.app.button(key="map-start").disabled
-    assert f"Vectors of {encoder}, with what tiny-dev finds; at most 10,000 passages. Takes about a minute or two." in page.text
+    assert (
+        f"Vectors of {encoder}, with what tiny-dev finds; at most 10,000 passages. Takes about a minute or two."
+        in page.text
+    )
     page.app.multiselect(key="make-passages").set_value([])
     again(page, study)
     assert page.app.button(key="map-start").disabled and "choose at least one source of passages" in page.text
@@ -126,7 +129,9 @@ def test_the_map_names_its_clusters_where_they_do_not_collide(study):
     opened = open_map(study, "one")
     state = clusters_of(opened)
     names = names_on_map(opened, state, 0)
-    assert names and {each.words for each in names} <= {shorten(state.name(id), 28, placeholder=" …") for id in state.ids}
+    assert names and {each.words for each in names} <= {
+        shorten(state.name(id), 28, placeholder=" …") for id in state.ids
+    }
     extent = np.ptp(np.asarray(opened.coordinates(0)), axis=0).max()
     for one, other in combinations(names, 2):
         assert abs(one.x - other.x) > APART[0] * extent or abs(one.y - other.y) > APART[1] * extent

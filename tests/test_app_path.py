@@ -67,7 +67,9 @@ def test_a_step_is_done_by_this_person_or_by_others(study, tmp_path):
 
 def test_the_menu_stands_in_groups_that_follow_the_path(study):
     groups = [["Home"]]
-    for attributes, title in re.findall(r"<a ([^>]*)>([^<]+)</a>", re.findall("<nav.*?</nav>", Page(study.folder, "map").html)[0])[1:]:
+    for attributes, title in re.findall(
+        r"<a ([^>]*)>([^<]+)</a>", re.findall("<nav.*?</nav>", Page(study.folder, "map").html)[0]
+    )[1:]:
         if "begins-group" in attributes:
             groups.append([])
         groups[-1].append(title)

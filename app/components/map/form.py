@@ -63,7 +63,12 @@ def form(study: Study, taken_names: set[str]) -> None:
                 show(notice(wrong, kind="warning"))
             with st.container(horizontal=True, vertical_alignment="center"):
                 jobs.start_button(
-                    study, request(make, **arguments), key="map-start", label="Create map", missing_part=wrong, primary=True
+                    study,
+                    request(make, **arguments),
+                    key="map-start",
+                    label="Create map",
+                    missing_part=wrong,
+                    primary=True,
                 )
                 show(tag("p", "" if wrong else _summary(build_settings(MapRequest, arguments)), cls="soft"))
         st.code(_command(arguments, study), language=None, wrap_lines=True)
