@@ -37,7 +37,7 @@ def header(
         current_page: the title of the current page. hidden_pages: titles of pages of which the study has nothing.
     """
     parameters = {key: url.value(key) for key in ("a", "b", "k", "relevance")}
-    links = []
+    links: list[Html] = []
     for pages in GROUPS:
         shown = [(title, page) for title, page in pages if title not in hidden_pages and _may_see(title, person)]
         for place, (title, page) in enumerate(shown):
