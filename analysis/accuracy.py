@@ -180,7 +180,7 @@ def mean_difference(
 
 
 def _estimate(
-    values: np.ndarray, units: np.ndarray | None, groups: np.ndarray | None, signed: bool, confidence: float
+    values: np.ndarray, units: np.ndarray | None, groups: np.ndarray | None, is_signed: bool, confidence: float
 ) -> Estimate:
     values = np.asarray(values)
     if groups is not None and (values.shape != np.shape(groups) or values.ndim != 1):
@@ -190,7 +190,7 @@ def _estimate(
     n_groups = None if groups is None else len(np.unique(groups))
     if not len(values):
         return Estimate(None, 0, None, None, "none: no questions", n_groups, 0)
-    found = mean_interval(values, units, groups, signed, confidence)
+    found = mean_interval(values, units, groups, is_signed, confidence)
     return Estimate(found.mean, len(values), found.low, found.high, found.method, n_groups, found.units)
 
 

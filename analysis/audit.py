@@ -67,7 +67,7 @@ class Rate:
 
 def rate(
     hits: np.ndarray,
-    settled: np.ndarray,
+    is_settled: np.ndarray,
     probabilities: np.ndarray,
     questions: np.ndarray,
     target: float = WIDTH,
@@ -79,25 +79,25 @@ def rate(
     sampled.
 
     Args:
-        hits: (n,) bool. settled: (n,) bool; `hits` is ignored where it is False.
+        hits: (n,) bool. is_settled: (n,) bool; `hits` is ignored where it is False.
         probabilities: (n,) inclusion probabilities, above 0 and at most 1.
         questions: (n,) any sortable labels.
         units: (n,) any sortable labels, the unit of observation of each question; None if each question is its own.
 
     Raises ValueError for a probability outside 0 to 1, or for arrays of different lengths.
     """
-    hits, settled, questions = np.asarray(hits, bool), np.asarray(settled, bool), np.asarray(questions)
+    hits, is_settled, questions = np.asarray(hits, bool), np.asarray(is_settled, bool), np.asarray(questions)
     units = questions if units is None else np.asarray(units)
     probabilities = np.asarray(probabilities, np.float64)
-    if not len(hits) == len(settled) == len(probabilities) == len(questions) == len(units):
+    if not len(hits) == len(is_settled) == len(probabilities) == len(questions) == len(units):
         raise ValueError("hits, settled, probabilities, questions and units must have equal lengths")
     if not ((probabilities > 0) & (probabilities <= 1)).all():
         raise ValueError("an inclusion probability must be above 0 and at most 1")
     weights = 1 / probabilities
     method = f"weights 1 / inclusion probability; error from units drawn again {resamples} times, seed 0; t on log odds"
-    lower, upper = _share(hits & settled, weights), _share(hits | ~settled, weights)
-    unsettled = int((~settled).sum())
-    hits, weights, questions, units = hits[settled], weights[settled], questions[settled], units[settled]
+    lower, upper = _share(hits & is_settled, weights), _share(hits | ~is_settled, weights)
+    unsettled = int((~is_settled).sum())
+    hits, weights, questions, units = hits[is_settled], weights[is_settled], questions[is_settled], units[is_settled]
     if not len(hits):
         return Rate(None, None, None, 0, 0, unsettled, lower, upper, target, None, method)
     top, bottom = sums_by_question(np.stack([hits * weights, weights], axis=1), units).T
@@ -124,7 +124,7 @@ def rate(
 def rates_by(
     groups: Sequence[str | None],
     hits: np.ndarray,
-    settled: np.ndarray,
+    is_settled: np.ndarray,
     probabilities: np.ndarray,
     questions: np.ndarray,
     target: float = WIDTH,
@@ -136,13 +136,15 @@ def rates_by(
     """
     names = np.array([group if group is not None else "" for group in groups], dtype=str)
     units = questions if units is None else units
-    hits, settled, probabilities, questions, units = map(np.asarray, (hits, settled, probabilities, questions, units))
+    hits, is_settled, probabilities, questions, units = map(
+        np.asarray, (hits, is_settled, probabilities, questions, units)
+    )
     rates = {}
     for name in np.unique(names).tolist():
         if name:
             rows = names == name
             rates[name] = rate(
-                hits[rows], settled[rows], probabilities[rows], questions[rows], target, units=units[rows]
+                hits[rows], is_settled[rows], probabilities[rows], questions[rows], target, units=units[rows]
             )
     return rates
 

@@ -163,7 +163,7 @@ class _Bettor:
         )
         return result
 
-    def learn(self, stakes: np.ndarray, estimate: np.ndarray, labelled: np.ndarray) -> np.ndarray:
+    def learn(self, stakes: np.ndarray, estimate: np.ndarray, label: np.ndarray) -> np.ndarray:
         """Update with a draw and return the estimate that the bet used, (r,). estimate: (r, coefficients). labelled:
         (r,).
         """
@@ -174,7 +174,7 @@ class _Bettor:
         factor = 1 + stakes * (self.against - chosen)
         self.wealth += np.log(factor)
         self.slope += stakes / factor
-        now = share_at_target(labelled, self.target, self.size)
+        now = share_at_target(label, self.target, self.size)
         self.wealth += self.slope * (now - self.against)  # to first order; it steers the stakes alone
         self.against = now
         return chosen

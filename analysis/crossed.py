@@ -11,7 +11,7 @@ from blindspot.analysis.intervals import LEVEL, blended_variance, interval_from_
 
 
 def crossed_mean(
-    values: np.ndarray, units: np.ndarray | None = None, confidence: float = LEVEL, signed: bool = False
+    values: np.ndarray, units: np.ndarray | None = None, confidence: float = LEVEL, is_signed: bool = False
 ) -> Estimate:
     """Return the mean of the values (s, q) of s training runs on q questions, with an interval over both.
 
@@ -20,7 +20,7 @@ def crossed_mean(
     large, so the interval is wide. `python -m benchmarks.coverage` compares this interval with one that pools both
     variances under Satterthwaite's degrees of freedom. With one seed the interval describes the questions only.
 
-    Values from 0 to 1 get Wilson's interval, and signed values from -1 to 1 (`signed`) get Tango's. Both use the
+    Values from 0 to 1 get Wilson's interval, and signed values from -1 to 1 (`is_signed`) get Tango's. Both use the
     effective number of questions that follows from this variance. Other values, such as the influence values of a macro
     average, get a symmetric interval, or none if nothing varies.
 
@@ -39,7 +39,7 @@ def crossed_mean(
     share = np.bincount(units) / questions
     of_unit = np.bincount(units, values.mean(axis=0)) / questions / share
     of_seed = values.mean(axis=1)
-    bounded = values.max() <= 1 and values.min() >= -float(signed)
+    bounded = values.max() <= 1 and values.min() >= -float(is_signed)
     plus = float(np.maximum(values, 0).mean())
     largest = max(2 * plus - mean - mean * mean, 0.0) if bounded else 0.0
     squares = 0.0
@@ -50,7 +50,7 @@ def crossed_mean(
     if seeds > 1:
         squares += t_quantile(seeds - 1, confidence) ** 2 * float(of_seed.var(ddof=1)) / seeds
     if bounded:
-        low, high = interval_from_variance(mean, plus, squares, 1 / float(share @ share), signed, confidence)
+        low, high = interval_from_variance(mean, plus, squares, 1 / float(share @ share), is_signed, confidence)
     elif squares > 1e-18:
         low, high = mean - math.sqrt(squares), mean + math.sqrt(squares)
     else:

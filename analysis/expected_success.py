@@ -101,11 +101,11 @@ class SuccessSample(DrawnQuestions):
     units: np.ndarray | None = None
 
 
-def probability_all_shown(pool: int, displayed: int, needed: int) -> float:
-    """Return the probability that `displayed` passages, drawn uniformly from `pool` passages, include `needed` given
-    ones.
+def probability_all_shown(pool: int, shown_count: int, needed_count: int) -> float:
+    """Return the probability that `shown_count` passages, drawn uniformly from `pool` passages, include `needed_count`
+    given ones.
     """
-    return comb(displayed, needed) / comb(pool, needed)
+    return comb(shown_count, needed_count) / comb(pool, needed_count)
 
 
 def expected_success(scores: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -100,7 +100,7 @@ def mean_interval(
     values: np.ndarray,
     units: np.ndarray | None = None,
     groups: np.ndarray | None = None,
-    signed: bool = False,
+    is_signed: bool = False,
     confidence: float = LEVEL,
 ) -> Interval:
     """Return the mean of the values with its interval; with groups, the mean over groups of each group's mean.
@@ -109,7 +109,7 @@ def mean_interval(
     describes groups of this kind. Otherwise the interval describes the mean over exactly these groups.
 
     Args:
-        values: (q,) bool or float, at least one, from 0 to 1, or from -1 to 1 if `signed`.
+        values: (q,) bool or float, at least one, from 0 to 1, or from -1 to 1 if `is_signed`.
         units: (q,) int from 0, the unit of each question; None if each question is its own.
         groups: (q,) any sortable labels, such as relation ids.
 
@@ -118,14 +118,14 @@ def mean_interval(
     values = np.asarray(values, np.float64)
     if values.ndim != 1 or any(each is not None and len(each) != len(values) for each in (units, groups)):
         raise ValueError("values, units and groups must be one-dimensional and of equal length")
-    if not len(values) or values.min() < -float(signed) - _TINY or values.max() > 1 + _TINY:
-        raise ValueError(f"an interval needs values from {-1 if signed else 0} to 1")
+    if not len(values) or values.min() < -float(is_signed) - _TINY or values.max() > 1 + _TINY:
+        raise ValueError(f"an interval needs values from {-1 if is_signed else 0} to 1")
     units = np.arange(len(values)) if units is None else renumber_units(units)
     n_units = int(units.max()) + 1
     member, weights = _weights(values, groups)
     mean, plus = (_mean(each, member) for each in (values, np.maximum(values, 0)))
     largest = max(2 * plus - mean - mean * mean, 0.0)  # plus + minus - mean^2
-    name = "Tango" if signed else "Wilson"
+    name = "Tango" if is_signed else "Wilson"
     if not member.any() and n_units == len(values) and np.isin(values, (-1, 0, 1)).all():
         n: float = len(values)
     else:
@@ -133,7 +133,7 @@ def mean_interval(
             _effective_questions(values, units, member, weights, largest, confidence),
             f"{name} with the effective n of {n_units} units",
         )
-    low, high = _score_interval(mean, plus, n, signed, confidence)
+    low, high = _score_interval(mean, plus, n, is_signed, confidence)
     return Interval(mean, low, high, n_units, name)
 
 
@@ -147,7 +147,12 @@ def renumber_units(units: np.ndarray) -> np.ndarray:
 
 
 def interval_from_variance(
-    mean: float, positive_count: float, squares: float, maximum: float, signed: bool = False, confidence: float = LEVEL
+    mean: float,
+    positive_count: float,
+    squares: float,
+    maximum: float,
+    is_signed: bool = False,
+    confidence: float = LEVEL,
 ) -> tuple[float, float]:
     """Return the score interval of a mean whose variance is known.
 
@@ -158,7 +163,7 @@ def interval_from_variance(
     """
     largest = max(2 * positive_count - mean - mean * mean, 0.0)
     n = largest * _normal_quantile(confidence) ** 2 / squares if min(largest, squares) > _TINY**2 else maximum
-    return _score_interval(mean, positive_count, n, signed, confidence)
+    return _score_interval(mean, positive_count, n, is_signed, confidence)
 
 
 def blended_variance(means: np.ndarray, share: np.ndarray, maximum_variance: float) -> float:
@@ -172,9 +177,9 @@ def blended_variance(means: np.ndarray, share: np.ndarray, maximum_variance: flo
 
 
 def _score_interval(
-    mean: float, positive_count: float, n: float, signed: bool, confidence: float
+    mean: float, positive_count: float, n: float, is_signed: bool, confidence: float
 ) -> tuple[float, float]:
-    if signed:
+    if is_signed:
         return tango(positive_count * n, max(positive_count - mean, 0.0) * n, n, confidence)
     low, high = wilson(min(max(mean, 0.0), 1.0) * n, n, confidence)
     assert low is not None and high is not None, "there are values"

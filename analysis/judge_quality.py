@@ -133,33 +133,38 @@ class JudgeFigures:
         return next(each for each in self.thresholds if each.threshold == CUT)
 
 
-def judge_figures(judged: JudgedPairs, seed: int = 0) -> JudgeFigures:
+def judge_figures(judged_pairs: JudgedPairs, seed: int = 0) -> JudgeFigures:
     """Return the figures of a judge. Raises ValueError for scores outside 0 to 1."""
-    scores = np.asarray(judged.scores, np.float64)
+    scores = np.asarray(judged_pairs.scores, np.float64)
     if len(scores) and not ((scores >= 0) & (scores <= 1)).all():
         raise ValueError("a score must be between 0 and 1")
     grades, places = _grades(scores)
     confusion = {
-        label: np.bincount(places[judged.labels == label], minlength=len(grades)).tolist()
+        label: np.bincount(places[judged_pairs.labels == label], minlength=len(grades)).tolist()
         for label in ("positive", "related", "negative")
     }
-    auc = weighted_auc(scores, judged.positive, 1 / judged.probabilities)
-    low, high = auc_interval(judged) if auc is not None else (None, None)
-    groups: dict[str, Sequence[str | None]] = {"all": ["all"] * len(scores), **judged.groups}
+    auc = weighted_auc(scores, judged_pairs.positive, 1 / judged_pairs.probabilities)
+    low, high = auc_interval(judged_pairs) if auc is not None else (None, None)
+    groups: dict[str, Sequence[str | None]] = {"all": ["all"] * len(scores), **judged_pairs.groups}
     return JudgeFigures(
         len(scores),
-        len(np.unique(judged.questions)),
+        len(np.unique(judged_pairs.questions)),
         confusion,
         grades,
         kappa(
-            (scores >= CUT).astype(int), judged.positive.astype(int), judged.questions, judged.clusters, RESAMPLES, seed
+            (scores >= CUT).astype(int),
+            judged_pairs.positive.astype(int),
+            judged_pairs.questions,
+            judged_pairs.clusters,
+            RESAMPLES,
+            seed,
         ),
         auc,
         low,
         high,
-        [_figures_at(judged, threshold) for threshold in THRESHOLDS],
-        _calibration(judged),
-        {name: _group_trust(judged, group) for name, group in groups.items()},
+        [_figures_at(judged_pairs, threshold) for threshold in THRESHOLDS],
+        _calibration(judged_pairs),
+        {name: _group_trust(judged_pairs, group) for name, group in groups.items()},
     )
 
 
@@ -184,48 +189,50 @@ def verdict(low: float | None, high: float | None, question_count: int, bound: f
     return "yes" if high <= bound else "no" if low > bound else "inconclusive"
 
 
-def _figures_at(judged: JudgedPairs, threshold: float) -> ThresholdFigures:
-    above = judged.scores >= threshold
+def _figures_at(judged_pairs: JudgedPairs, threshold: float) -> ThresholdFigures:
+    above = judged_pairs.scores >= threshold
     return ThresholdFigures(
         threshold,
-        _rate(judged, judged.positive, above),
-        _rate(judged, above, judged.positive),
-        _rate(judged, judged.positive, ~above),
+        _rate(judged_pairs, judged_pairs.positive, above),
+        _rate(judged_pairs, above, judged_pairs.positive),
+        _rate(judged_pairs, judged_pairs.positive, ~above),
     )
 
 
-def _rate(judged: JudgedPairs, hits: np.ndarray, population: np.ndarray) -> Rate:
+def _rate(judged_pairs: JudgedPairs, hits: np.ndarray, population: np.ndarray) -> Rate:
     return rate(
         hits[population],
         np.ones(int(population.sum()), bool),
-        judged.probabilities[population],
-        judged.questions[population],
+        judged_pairs.probabilities[population],
+        judged_pairs.questions[population],
         resamples=RESAMPLES,
-        units=judged.clusters[population],
+        units=judged_pairs.clusters[population],
     )
 
 
-def _calibration(judged: JudgedPairs) -> list[CalibrationBin]:
-    places = np.minimum((judged.scores * BINS).astype(int), BINS - 1)
-    weights = 1 / judged.probabilities
+def _calibration(judged_pairs: JudgedPairs) -> list[CalibrationBin]:
+    places = np.minimum((judged_pairs.scores * BINS).astype(int), BINS - 1)
+    weights = 1 / judged_pairs.probabilities
     bins = []
     for number in range(BINS):
         inside = places == number
         if inside.any():
-            mean = float(np.average(judged.scores[inside], weights=weights[inside]))
+            mean = float(np.average(judged_pairs.scores[inside], weights=weights[inside]))
             bins.append(
-                CalibrationBin(number / BINS, (number + 1) / BINS, mean, _rate(judged, judged.positive, inside))
+                CalibrationBin(
+                    number / BINS, (number + 1) / BINS, mean, _rate(judged_pairs, judged_pairs.positive, inside)
+                )
             )
     return bins
 
 
-def _group_trust(judged: JudgedPairs, groups: Sequence[str | None]) -> list[GroupTrust]:
+def _group_trust(judged_pairs: JudgedPairs, groups: Sequence[str | None]) -> list[GroupTrust]:
     names = np.array([group or "" for group in groups], dtype=str)
-    above, found = judged.scores >= CUT, []
+    above, found = judged_pairs.scores >= CUT, []
     for name in sorted(set(names.tolist()) - {""}):
         inside = names == name
-        precision = _rate(judged, judged.positive, inside & above)
-        missed = _rate(judged, judged.positive, inside & ~above)
+        precision = _rate(judged_pairs, judged_pairs.positive, inside & above)
+        missed = _rate(judged_pairs, judged_pairs.positive, inside & ~above)
         found.append(
             GroupTrust(
                 name,
@@ -248,7 +255,7 @@ def _grades(scores: np.ndarray) -> tuple[list[str], np.ndarray]:
     return [f"{i / 5:.1f}–{(i + 1) / 5:.1f}" for i in range(5)], np.minimum((scores * 5).astype(int), 4)
 
 
-def auc_interval(judged: JudgedPairs) -> tuple[float | None, float | None]:
+def auc_interval(judged_pairs: JudgedPairs) -> tuple[float | None, float | None]:
     """Return the interval of the AUC: Wilson's interval with the variance over units (Obuchowski 1997).
 
     Near an AUC of 1 few pairs are in the wrong order, so the estimated variance is unreliable. It is shrunk towards the
@@ -257,8 +264,8 @@ def auc_interval(judged: JudgedPairs) -> tuple[float | None, float | None]:
     96% of cases; the bootstrap over questions covered it in 76 to 92% (`python -m benchmarks.coverage`). The interval
     is (None, None) with fewer than two units of positives or of other pairs.
     """
-    positive, weights, units = judged.positive, 1 / judged.probabilities, judged.clusters
-    places = np.unique(judged.scores, return_inverse=True)[1]
+    positive, weights, units = judged_pairs.positive, 1 / judged_pairs.probabilities, judged_pairs.clusters
+    places = np.unique(judged_pairs.scores, return_inverse=True)[1]
     of_kind = [np.bincount(places, np.where(kind, weights, 0)) for kind in (positive, ~positive)]
     total = np.array([kind.sum() for kind in of_kind])
     by_unit = [np.bincount(units, np.where(kind, weights, 0)) for kind in (positive, ~positive)]

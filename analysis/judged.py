@@ -44,13 +44,13 @@ def is_judged(gold: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return judged
 
 
-def judged_at(judged: np.ndarray, present: np.ndarray, k: int) -> np.ndarray:
+def judged_at(judged_mask: np.ndarray, present: np.ndarray, k: int) -> np.ndarray:
     """Return Judged@k: the share of a question's first k hits that are judged.
 
     For a question with fewer than k hits, it is the share of the hits that the question has, as in ir_measures.
 
     Args:
-        judged: (q, K) bool. present: (q, K) bool, False where a row is padded.
+        judged_mask: (q, K) bool. present: (q, K) bool, False where a row is padded.
 
     Returns: (q,) float64, NaN for a row without hits.
     """
@@ -58,7 +58,7 @@ def judged_at(judged: np.ndarray, present: np.ndarray, k: int) -> np.ndarray:
         raise ValueError(f"k is {k}; ranks start at 1")
     present = np.asarray(present, bool)[:, :k]
     counts = present.sum(axis=1)
-    n_judged = (np.asarray(judged, bool)[:, :k] & present).sum(axis=1)
+    n_judged = (np.asarray(judged_mask, bool)[:, :k] & present).sum(axis=1)
     shares: np.ndarray = np.divide(n_judged, counts, out=np.full(len(counts), np.nan), where=counts > 0)
     return shares
 

@@ -66,35 +66,36 @@ def step_forecast(
     return Forecast(factor * step, factor * step - half, factor * step + half)
 
 
-def half_width_forecast(hits: np.ndarray, more: int, units: np.ndarray | None = None) -> Forecast:
-    """Return the half-width of the 95% interval of a share as it is expected after `more` further questions.
+def half_width_forecast(hits: np.ndarray, further_questions: int, units: np.ndarray | None = None) -> Forecast:
+    """Return the half-width of the 95% interval of a share as it is expected after `further_questions` further
+    questions.
 
     Args:
         hits: (q,) bool of the questions measured so far; at least one. units: (q,) their units of observation.
     """
     n, found = len(hits), int(hits.sum())
     count = n if units is None else len(np.unique(units))
-    further = count_forecast(found, n, more)
-    shares = [(found + each) / (n + more) for each in (further.value, further.low, further.high)]
+    further = count_forecast(found, n, further_questions)
+    shares = [(found + each) / (n + further_questions) for each in (further.value, further.low, further.high)]
     if shares[1] < 0.5 < shares[2]:
         shares.append(0.5)  # where an interval is widest
     widths = []
     for share in shares:
-        low, high = wilson(share * (n + more) * count / n, (n + more) * count / n)
+        low, high = wilson(share * (n + further_questions) * count / n, (n + further_questions) * count / n)
         assert low is not None and high is not None  # there is a question
         widths.append((high - low) / 2)
     return Forecast(widths[0], min(widths), max(widths))
 
 
-def count_forecast(hits: int, judged: int, further: int) -> Forecast:
-    """Return how many of the next `further` pairs are expected to be hits if `hits` of `judged` pairs drawn at random
-    were hits (beta-binomial).
+def count_forecast(hits: int, judged_count: int, further_count: int) -> Forecast:
+    """Return how many of the next `further_count` pairs are expected to be hits if `hits` of `judged_count` pairs drawn
+    at random were hits (beta-binomial).
 
     The ends of the interval are quantiles of the predictive distribution (Gelman et al., Bayesian Data Analysis,
     section 2.4).
     """
     from scipy.stats import betabinom
 
-    a, b = hits + PRIOR_PAIRS, judged - hits + PRIOR_PAIRS
-    low, high = (float(betabinom.ppf(q, further, a, b)) for q in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
-    return Forecast(further * a / (a + b), low, high)
+    a, b = hits + PRIOR_PAIRS, judged_count - hits + PRIOR_PAIRS
+    low, high = (float(betabinom.ppf(q, further_count, a, b)) for q in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+    return Forecast(further_count * a / (a + b), low, high)

@@ -131,7 +131,7 @@ def powered_rate(sample: ScoredSample, population: np.ndarray, confidence: float
     )
 
 
-def _leave_one_out_lambdas(labels: np.ndarray, judged: np.ndarray) -> np.ndarray:
+def _leave_one_out_lambdas(labels: np.ndarray, predictions: np.ndarray) -> np.ndarray:
     """Return for each question the lambda from 0 to MOST_LAMBDA with the smallest variance over all other questions,
     (q,).
     """
@@ -141,8 +141,8 @@ def _leave_one_out_lambdas(labels: np.ndarray, judged: np.ndarray) -> np.ndarray
         mean_of_others: np.ndarray = (values.sum() - values) / (n - 1)
         return mean_of_others
 
-    covariance = leave_one_out_mean(labels * judged) - leave_one_out_mean(labels) * leave_one_out_mean(judged)
-    variance = leave_one_out_mean(judged**2) - leave_one_out_mean(judged) ** 2
+    covariance = leave_one_out_mean(labels * predictions) - leave_one_out_mean(labels) * leave_one_out_mean(predictions)
+    variance = leave_one_out_mean(predictions**2) - leave_one_out_mean(predictions) ** 2
     tuned = np.divide(covariance, variance, out=np.zeros(n), where=variance > 1e-18)
     clipped: np.ndarray = np.clip(tuned, 0.0, MOST_LAMBDA)
     return clipped

@@ -106,7 +106,12 @@ def rate_sequence(hits: np.ndarray, draws: np.ndarray, cells: Cells, confidence:
 
 
 def expected_half_widths(
-    hits: np.ndarray, draws: np.ndarray, more: np.ndarray, cells: Cells, confidence: float = LEVEL, seed: int = 0
+    hits: np.ndarray,
+    draws: np.ndarray,
+    further_draws: np.ndarray,
+    cells: Cells,
+    confidence: float = LEVEL,
+    seed: int = 0,
 ) -> np.ndarray:
     """Return half-widths (SIMULATED, m) after each of m further draws, in simulated studies that begin as this one did.
 
@@ -114,7 +119,7 @@ def expected_half_widths(
     the chances of `rate_sequence`), and the further labels from these rates.
 
     Args:
-        hits, draws: (n,) as for `rate_sequence`. more: (m,) cell of each further draw.
+        hits, draws: (n,) as for `rate_sequence`. further_draws: (m,) cell of each further draw.
     """
     states, kinds = _Cells(cells, 1), len(cells.counts)
     states.seen[0] = np.bincount(draws, minlength=kinds)
@@ -126,9 +131,9 @@ def expected_half_widths(
     rates = rng.beta(
         np.maximum(chances * weight, 1e-6), np.maximum((1 - chances) * weight, 1e-6), (SIMULATED, len(weight))
     )
-    further = rng.random((SIMULATED, len(more))) < rates[:, more]
+    further = rng.random((SIMULATED, len(further_draws))) < rates[:, further_draws]
     both = np.concatenate([np.tile(np.asarray(hits, bool), (SIMULATED, 1)), further], axis=1)
-    order = np.tile(np.concatenate([draws, more]), (SIMULATED, 1))
+    order = np.tile(np.concatenate([draws, further_draws]), (SIMULATED, 1))
     return rate_sequence(both, order, cells, confidence).half_width[:, len(hits) :]
 
 

@@ -349,19 +349,20 @@ def flipped_statistics(
         yield np.abs(statistics(sizes, won, lost, total, won_all, lost_all)) / root
 
 
-def step_down(observed: np.ndarray, resampled: Iterator[np.ndarray]) -> np.ndarray:
+def step_down(observed_statistics: np.ndarray, resampled_statistics: Iterator[np.ndarray]) -> np.ndarray:
     """Return (m,) adjusted p values by the step-down maximum of Westfall and Young (1993, algorithm 4.1).
 
     Two standard errors of the Monte Carlo estimate are added to each p value, so that no slice is listed only because
     of a lucky seed.
 
     Args:
-        observed: (m,) absolute statistics. resampled: blocks of (m, b) absolute statistics under the null hypothesis.
+        observed_statistics: (m,) absolute statistics. resampled_statistics: blocks of (m, b) absolute statistics under
+            the null hypothesis.
     """
-    order = np.argsort(-observed, kind="stable")
-    threshold = (observed[order] * (1 - _TIE))[:, None]
-    reached, total = np.zeros(len(observed), np.int64), 0
-    for block in resampled:
+    order = np.argsort(-observed_statistics, kind="stable")
+    threshold = (observed_statistics[order] * (1 - _TIE))[:, None]
+    reached, total = np.zeros(len(observed_statistics), np.int64), 0
+    for block in resampled_statistics:
         largest = np.maximum.accumulate(block[order[::-1]], axis=0)[
             ::-1
         ]  # over this slice and all with smaller statistics
@@ -369,7 +370,7 @@ def step_down(observed: np.ndarray, resampled: Iterator[np.ndarray]) -> np.ndarr
         total += block.shape[1]
     share = (1 + reached) / (total + 1)
     share = np.minimum(share + MONTE_CARLO_ERRORS * np.sqrt(share * (1 - share) / total), 1.0)
-    adjusted = np.empty(len(observed))
+    adjusted = np.empty(len(observed_statistics))
     adjusted[order] = np.maximum.accumulate(share)
     return adjusted
 

@@ -8,7 +8,7 @@ from typing import Any
 from blindspot.app import study, url
 from blindspot.app.components.marks import notice
 from blindspot.app.markup import Html
-from blindspot.app.study import Measured
+from blindspot.app.study import MeasuredRun
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.evaluation.report_text import index_size
@@ -67,7 +67,7 @@ def convention(kind: str, rule: str) -> str:
     return f"A passage is relevant if its text contains an answer (rule: {rule}; titles are not searched)."
 
 
-def left_out(measured_run: Measured) -> str:
+def left_out(measured_run: MeasuredRun) -> str:
     return "; ".join(
         f"{quantity(count, 'question')} left out: {reason}" for reason, count in measured_run.left_out.items()
     )

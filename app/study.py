@@ -22,7 +22,7 @@ from blindspot.app import hidden_questions
 from blindspot.app.per_run import once
 from blindspot.backend.core.runs import Run
 from blindspot.backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
-from blindspot.backend.evaluation.comparison import Comparison, Measured, measure, set_label
+from blindspot.backend.evaluation.comparison import Comparison, MeasuredRun, measure, set_label
 from blindspot.backend.evaluation.panel import Panel
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.retrieval.explanation import TermWeights, TokenMatches
@@ -33,7 +33,7 @@ from blindspot.db.imports import Imports
 from blindspot.db.question_table import QuestionTable, rows_of
 from blindspot.db.records import Hits, Question
 
-__all__ = ["Comparison", "Measured", "set_label"]  # re-exported for the pages
+__all__ = ["Comparison", "MeasuredRun", "set_label"]  # re-exported for the pages
 
 Key = tuple
 """The inputs of a cached result; hashable."""
@@ -183,7 +183,7 @@ def rule_of_runs(study: Study, run_a: str, run_b: str) -> str:
     return rule_of(study, (run_a, run_b))
 
 
-def measured(study: Study, name: str, relevance: Kind = "answers", rule: str = "dpr") -> Measured:
+def measured(study: Study, name: str, relevance: Kind = "answers", rule: str = "dpr") -> MeasuredRun:
     """Return a measured run, leaving out the questions hidden from the signed-in person. Raises Missing for an unknown
     run.
     """
@@ -200,7 +200,7 @@ def measured(study: Study, name: str, relevance: Kind = "answers", rule: str = "
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
-def _without_hidden(_measured: Measured, _hidden: frozenset[str], *key: object) -> Measured:
+def _without_hidden(_measured: MeasuredRun, _hidden: frozenset[str], *key: object) -> MeasuredRun:
     return _measured.without_questions(_hidden, hidden_questions.REASON)
 
 
@@ -210,7 +210,7 @@ def _hidden_key(study: Study) -> str:
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
-def _measured(_study: Study, questions: Key, name: str, made_at: str | None, relevance: Kind, rule: str) -> Measured:
+def _measured(_study: Study, questions: Key, name: str, made_at: str | None, relevance: Kind, rule: str) -> MeasuredRun:
     run = _study.run(name)
     return measure(_study, name, relevance, rule, _table_of_run(_study, questions, run, made_at))
 
@@ -239,7 +239,7 @@ def comparison(study: Study, run_a: str, run_b: str, relevance: Kind = "answers"
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
-def _comparison(_measured_a: Measured, _measured_b: Measured, with_evidence: bool, *key: object) -> Comparison:
+def _comparison(_measured_a: MeasuredRun, _measured_b: MeasuredRun, with_evidence: bool, *key: object) -> Comparison:
     return replace(Comparison.of_runs(_measured_a, _measured_b), with_evidence=with_evidence)
 
 
@@ -259,7 +259,7 @@ def panel(study: Study, names: Sequence[str], relevance: Kind = "answers") -> Pa
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)
-def _panel(_runs: dict[str, Measured], *key: object) -> Panel:
+def _panel(_runs: dict[str, MeasuredRun], *key: object) -> Panel:
     return Panel.of_runs(_runs)
 
 

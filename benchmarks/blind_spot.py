@@ -143,7 +143,7 @@ def _compared(noisy: np.ndarray, clean: np.ndarray, units: Units) -> str:
     """Compare (s, q) successes. The verdict holds for all of KS together."""
     level = 1 - 0.05 / len(KS)
     by_seed = ", ".join(f"{100 * each:+.1f}" for each in (clean - noisy).mean(axis=1))
-    alone, together = (crossed_mean(clean - noisy, units.codes, each, signed=True) for each in (0.95, level))
+    alone, together = (crossed_mean(clean - noisy, units.codes, each, is_signed=True) for each in (0.95, level))
     _, low, high = together.percent
     word = "established" if low > 0 or high < 0 else "inconclusive"
     return (

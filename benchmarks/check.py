@@ -116,15 +116,15 @@ def real(path: Path, truth: Path, runs: int) -> Iterator[tuple[str, float, dict[
     false = np.load(truth)
     with tempfile.TemporaryDirectory() as folder:
         found = check(path, Path(folder) / "study")
-        pairs = negative_pairs(found.checked.places)
+        pairs = negative_pairs(found.checked_study.occurrences)
         if len(pairs) != len(false):
             raise SystemExit(f"{truth} has {len(false):,} pairs, the file {len(pairs):,}")
         cells, member = cells_by_suspicion(suspicion(pairs)[0])
         yield f"{path.name}, suspicion", false.mean(), measure(false, cells, member, runs)
         alone = Cells(np.array([len(pairs)]), np.array([EXPECTED]), np.ones(1))
         yield f"{path.name}, none", false.mean(), measure(false, alone, np.zeros(len(pairs), np.int64), runs)
-        np.save(found.checked.folder / "cells.npy", member.astype(np.int16))
-        report_rules(found.checked, pairs, false, cells, member)
+        np.save(found.checked_study.folder / "cells.npy", member.astype(np.int16))
+        report_rules(found.checked_study, pairs, false, cells, member)
 
 
 def report_rules(
@@ -207,8 +207,8 @@ def make_real(folder: Path, out: Path, negatives: int = 5) -> None:
             row |= {f"negative_{number}": text for number, text in enumerate(texts[1:], 1)}
             file.write(json.dumps({**row, "scores": [found[each] for each in chosen]}) + "\n")
     with tempfile.TemporaryDirectory() as temporary:
-        made = check(path, Path(temporary) / "study").checked
-        pairs, corpus, questions = negative_pairs(made.places), made.study.corpus, made.study.questions
+        made = check(path, Path(temporary) / "study").checked_study
+        pairs, corpus, questions = negative_pairs(made.occurrences), made.study.corpus, made.study.questions
         owners, truth = {}, np.zeros(len(pairs), bool)
         for place, (question, passage) in enumerate(zip(pairs.question.tolist(), pairs.passage.tolist(), strict=True)):
             if question not in owners:

@@ -179,7 +179,7 @@ def table(study: Study, out: Path) -> None:
 
 
 def difference(values: np.ndarray, units: np.ndarray, signed: bool) -> str:
-    found = crossed_mean(values, units, signed=signed)
+    found = crossed_mean(values, units, is_signed=signed)
     assert found.value is not None
     ends = "" if found.low is None or found.high is None else f" ({100 * found.low:.1f} to {100 * found.high:.1f})"
     return f"{100 * found.value:.1f}{ends}"

@@ -163,7 +163,7 @@ def retriever(bench: Bench, cell: Cell) -> np.ndarray:
     name = cell.file.removesuffix(".json")
     place = TrainingFolders(bench.folder / f"{name}.model", bench.folder / f"{name}.training", "cpu", about={})
     shutil.rmtree(place.target, ignore_errors=True)
-    train(start, examples, place, settings, stored=StoredVectors.open(bench.study, START, tokens))
+    train(start, examples, place, settings, stored_vectors=StoredVectors.open(bench.study, START, tokens))
     encoder = load_encoder(
         type(start)(model=str(place.target), passage_template=start.passage_template, max_tokens=tokens), "cpu"
     )

@@ -121,7 +121,7 @@ def of_cases(name: str, cases: Iterable[Case], rounds: int) -> CoverageCell:
     covered, widths, boot = [], [], []
     for case in cases:
         made = [case.draw(rng) for _ in range(rounds)]
-        found = [mean_interval(*each, signed=case.signed) for each in made]
+        found = [mean_interval(*each, is_signed=case.signed) for each in made]
         covered.append(np.mean([each.low <= case.truth <= each.high for each in found]))
         widths.append(np.mean([each.high - each.low for each in found]))
         peers = [bootstrap(values, groups, rng) for values, _, groups in made[: max(rounds // 20, 1)]]
@@ -252,7 +252,7 @@ def crossed(seeds: int, n: int, signed: bool, rounds: int) -> CoverageCell:
                     of_seed = rng.choice([-1, 1], (seeds, 1)) * spread
                     runs.append((rng.random((seeds, n)) < rate + ease + of_seed).astype(float))
                 values = runs[0] - runs[1] if signed else runs[0]
-                found = crossed_mean(values, signed=signed)
+                found = crossed_mean(values, is_signed=signed)
                 truth = 0.0 if signed else rate
                 assert found.low is not None and found.high is not None, "bounded"
                 hits.append((found.low <= truth <= found.high, found.high - found.low))
@@ -324,7 +324,7 @@ def swapped(
         values = differences * rng.choice([-1.0, 1.0], facts.max() + 1)[facts]
         rejected += sign_flip(values, units, 2000, study) <= 0.05
         listed += bool(find_departing_slices(values, *slices, units=units).findings)
-        made: Interval = mean_interval(values, units, signed=True)
+        made: Interval = mean_interval(values, units, is_signed=True)
         covered += made.low <= 0 <= made.high
     return rejected, listed, covered
 

@@ -88,7 +88,7 @@ class Bench:
 
     def shown(self, table: np.ndarray, signed: bool = False) -> str:
         """The mean in % of values (draws, q), with its interval."""
-        found = crossed_mean(table.astype(float), self.units.codes, signed=signed)
+        found = crossed_mean(table.astype(float), self.units.codes, is_signed=signed)
         return f"{100 * found.value:.1f} ({100 * found.low:.1f} to {100 * found.high:.1f})"
 
 

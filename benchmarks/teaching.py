@@ -141,7 +141,7 @@ def row(*cells: object) -> None:
 
 def shown(values: np.ndarray, units: np.ndarray, signed: bool = False) -> str:
     """The mean in % of values (seeds, q), with its interval."""
-    found = crossed_mean(values.astype(float), units, signed=signed)
+    found = crossed_mean(values.astype(float), units, is_signed=signed)
     return f"{100 * found.value:.1f} ({100 * found.low:.1f} to {100 * found.high:.1f})"
 
 
@@ -239,7 +239,7 @@ def trained(bench: Bench, name: str, lists: JudgedLists, chosen: DualEncoderSett
     stored = StoredVectors.open(study, "minilm", chosen.passage_tokens) if chosen.only else None
     if not target.exists():
         examples, teacher = ListExamples(study, lists), ListTeacher(study, lists)
-        cost = estimate(begin, examples, chosen, stored=stored)
+        cost = estimate(begin, examples, chosen, stored_vectors=stored)
         print(
             f"forecast of {name}: {cost.steps:,} steps of {cost.seconds_per_step:.2f} s, {cost.seconds / 60:.0f} minutes"
         )
@@ -248,7 +248,7 @@ def trained(bench: Bench, name: str, lists: JudgedLists, chosen: DualEncoderSett
                 f"then {len(study.corpus):,} passages to encode: {indexing_minutes(study, begin, chosen):.0f} minutes"
             )
         place = TrainingFolders(target, study.path("models", f".{name}~training"), progress=said)
-        train(begin, examples, place, chosen, teacher=teacher, stored=stored)
+        train(begin, examples, place, chosen, teacher=teacher, stored_vectors=stored)
     seconds = time.process_time() - began
     if name not in study.settings.encoders:
         about = {"passage_template": begin.passage_template, "max_tokens": chosen.passage_tokens}

@@ -180,11 +180,11 @@ def restore(source: str | Path, path: str | Path, drop_newer: bool = False) -> P
     return safety_copy
 
 
-def _stage_file(source: Path, staged: Path, rights: Rights) -> None:
+def _stage_file(source: Path, staged_file: Path, rights: Rights) -> None:
     """Write a copy of a backup in which people have these rights and no others."""
     with closing(connect(source, read_only=True)) as connection:
-        backup(connection, staged)
-    with closing(sqlite3.connect(staged)) as copy, readable_sqlite_errors(staged), copy:
+        backup(connection, staged_file)
+    with closing(sqlite3.connect(staged_file)) as copy, readable_sqlite_errors(staged_file), copy:
         strip_rights(copy, rights)
 
 

@@ -246,7 +246,7 @@ class CorpusWriter:
         """Build the index, and call `tick` meanwhile. An error that `tick` raises interrupts SQLite and is raised again
         here.
         """
-        raised: list[BaseException] = []
+        errors: list[BaseException] = []
         last = [time.monotonic()]
 
         def handler() -> int:
@@ -255,7 +255,7 @@ class CorpusWriter:
                 try:
                     tick()
                 except BaseException as error:
-                    raised.append(error)
+                    errors.append(error)
                     return 1
             return 0
 
@@ -263,8 +263,8 @@ class CorpusWriter:
         try:
             self._index_ids()
         except sqlite3.OperationalError:
-            if raised:
-                raise raised[0] from None
+            if errors:
+                raise errors[0] from None
             raise
         finally:
             self._connection.set_progress_handler(None, 0)

@@ -280,23 +280,23 @@ def _refuse_unknown_passages(event: LabelEvent, passages: Passages | None) -> No
 
 
 def _refuse_other_content(
-    connection: sqlite3.Connection, stored: list[EventRow], annotator: str, event: LabelEvent
+    connection: sqlite3.Connection, stored_rows: list[EventRow], annotator: str, event: LabelEvent
 ) -> None:
     """Refuse an event whose id the store has with different content. The time and the page's contents may differ; those
     of the first event are kept.
     """
-    first = stored[0]
+    first = stored_rows[0]
     same = (first.annotator, first.kind, first.question) == (annotator, event.kind, event.question)
     if event.kind == "undo":
         undone = {
             row[0]
-            for stored_row in stored
+            for stored_row in stored_rows
             if stored_row.undoes is not None
             for row in connection.execute("SELECT gesture FROM label_event WHERE number = ?", (stored_row.undoes,))
         }
         same = same and undone == {event.undoes}
     else:
-        before = {(row.passage, row.label) for row in stored if row.passage is not None}
+        before = {(row.passage, row.label) for row in stored_rows if row.passage is not None}
         now = {(choice.passage, choice.label) for choice in event.choices}
         same = same and (before, first.note, first.batch) == (now, event.note, event.batch)
     if not same:

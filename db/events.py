@@ -262,14 +262,14 @@ def _check_choices(event: LabelEvent) -> None:
             raise BadInput(f"the label is {choice.label!r}; it must be one of {', '.join(LABELS)}")
 
 
-def _checked_fields(record: type, value: Any, required: set[str], name: str) -> dict[str, Any]:
+def _checked_fields(record: type, value: Any, required_names: set[str], name: str) -> dict[str, Any]:
     """Return the fields of an object from a browser; they must be the fields of `record`."""
     if not isinstance(value, Mapping):
         raise BadInput(f"{name} must be an object")
     allowed = set(record.__dataclass_fields__)  # type: ignore[attr-defined]
     if unknown := set(map(str, value)) - allowed:
         raise BadInput(f"{name} has no field {sorted(unknown)[0][:40]!r}")
-    if absent := required - set(value):
+    if absent := required_names - set(value):
         raise BadInput(f"{name} must have {sorted(absent)[0]}")
     return dict(value)
 

@@ -209,10 +209,10 @@ class Labels(PerThread):
         )
         return [Consensus(*row) for row in rows]
 
-    def disputed_questions(self, excluded: Container[str] = ()) -> list[str]:
+    def disputed_questions(self, excluded_questions: Container[str] = ()) -> list[str]:
         """Return the questions that have a disputed passage, by id, except the given ones."""
         rows = self.connection.execute("SELECT DISTINCT question FROM consensus WHERE state = 'open' ORDER BY question")
-        return [question for (question,) in rows if question not in excluded]
+        return [question for (question,) in rows if question not in excluded_questions]
 
     def corrected_relevance(
         self, questions: Iterable[str] | None = None, training: bool = False
@@ -288,19 +288,23 @@ class Labels(PerThread):
         return [EventRow(*row) for row in rows]
 
     def find_notes(
-        self, search_words: Sequence[str], annotator: str | None = None, limit: int = 50, excluded: Iterable[str] = ()
+        self,
+        search_words: Sequence[str],
+        annotator: str | None = None,
+        limit: int = 50,
+        excluded_questions: Iterable[str] = (),
     ) -> list[EventRow]:
         """Return the notes that contain all words, without undone ones, newest first.
 
         Args:
             annotator: only this annotator's notes.
-            excluded: questions whose notes are left out.
+            excluded_questions: questions whose notes are left out.
         """
         condition, values = contains_all_words("note", search_words)
         rows = self.connection.execute(
             f"SELECT {', '.join(COLUMNS)} FROM live_event WHERE note IS NOT NULL AND (? IS NULL OR annotator = ?) "
             f"AND {condition} AND question NOT IN (SELECT value FROM json_each(?)) ORDER BY number DESC LIMIT ?",
-            (annotator, annotator, *values, json.dumps(list(excluded)), limit),
+            (annotator, annotator, *values, json.dumps(list(excluded_questions)), limit),
         )
         return [EventRow(*row) for row in rows]
 

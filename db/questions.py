@@ -295,15 +295,15 @@ def _question(row: Sequence[Any]) -> Question:
         id,
         text,
         _parse_texts(answers),
-        _interned(relation),
+        _intern(relation),
         subject,
-        _interned(template),
+        _intern(template),
         frequency,
         bucket,
-        _interned(dataset),
-        _interned(split),
+        _intern(dataset),
+        _intern(split),
         _parse_texts(gold),
-        _interned(rule),
+        _intern(rule),
     )
 
 
@@ -311,7 +311,7 @@ def _parse_texts(text: str) -> tuple[str, ...]:
     return () if text == "[]" else tuple(_decode(text)[0])
 
 
-def _interned(text: Any) -> Any:
+def _intern(text: Any) -> Any:
     """Return the same string object for all equal texts, to save memory: a million questions have few distinct
     relations.
     """

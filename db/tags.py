@@ -54,12 +54,12 @@ _State = dict[_Key, float]
 _EVENTS = "SELECT kind, tag, question, run, author, new_tag, server_time FROM tag_event ORDER BY number"
 
 
-def count_tags(tags: Iterable[QuestionTag], hidden: frozenset[str] = frozenset()) -> list[TagCount]:
+def count_tags(tags: Iterable[QuestionTag], hidden_questions: frozenset[str] = frozenset()) -> list[TagCount]:
     """Return every tag with its counts, the most frequent first; see `Tags.counts`."""
     questions: dict[str, set[str]] = {}
     people: dict[str, set[str | None]] = {}
     for each in tags:
-        if each.question not in hidden:
+        if each.question not in hidden_questions:
             questions.setdefault(each.tag, set()).add(each.question)
             people.setdefault(each.tag, set()).add(each.author)
     counted = [TagCount(tag, len(asked), len(people[tag])) for tag, asked in questions.items()]
@@ -96,13 +96,13 @@ class Tags(PerThread):
         """Return the tags of one question."""
         return [each for each in self.all_tags() if each.question == question]
 
-    def counts(self, hidden: frozenset[str] = frozenset()) -> list[TagCount]:
+    def counts(self, hidden_questions: frozenset[str] = frozenset()) -> list[TagCount]:
         """Return every tag with its counts, the most frequent first.
 
         Args:
-            hidden: questions that do not count, because the reader still has to judge them.
+            hidden_questions: questions that do not count, because the reader still has to judge them.
         """
-        return count_tags(self.all_tags(), hidden)
+        return count_tags(self.all_tags(), hidden_questions)
 
     def questions(self, tag: str, run: str | None = None) -> set[str]:
         """Return the ids of the questions with a tag, ignoring upper and lower case.

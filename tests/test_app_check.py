@@ -23,7 +23,7 @@ from blindspot.backend.checking.jobs import (
     write_cleaned,
 )
 from blindspot.backend.checking.pairs import negative_pairs
-from blindspot.backend.checking.sample import read_sample, unjudged
+from blindspot.backend.checking.sample import read_sample, unjudged_pairs
 from blindspot.backend.core import consent, jobs
 from blindspot.backend.core.consent import NeedsConsent
 from blindspot.backend.core.made_from import is_check
@@ -77,7 +77,9 @@ def judge(study, count):
     """Label the next drawn pairs rightly, as Ann."""
     found = open_check(study)
     store = Labels(study.labels_path, passages=study.corpus.ordinals)
-    left = unjudged(read_sample(found.checked), negative_pairs(found.checked.places), found.labels)
+    left = unjudged_pairs(
+        read_sample(found.checked_study), negative_pairs(found.checked_study.occurrences), found.labels
+    )
     for question, passage in left[:count]:
         text = study.corpus.passage(int(passage[1:]) - 1).text
         label = "positive" if FALSE in text else "negative"
@@ -188,8 +190,8 @@ def test_pages_of_a_check_do_not_speak_of_what_the_file_lacks(study, page):
 
 
 def test_a_language_model_judges_the_drawn_pairs_once_somebody_allowed_it(study):
-    checked = open_check(study).checked
-    drawn = unjudged(read_sample(checked), negative_pairs(checked.places), {})
+    checked = open_check(study).checked_study
+    drawn = unjudged_pairs(read_sample(checked), negative_pairs(checked.occurrences), {})
     texts = [study.corpus.passage(int(passage[1:]) - 1).text for _, passage in drawn]
     strange = next(text for text in texts[10:] if FALSE not in text)
 

@@ -65,7 +65,7 @@ def test_saving_by_name_opening_by_address_and_deleting(study, monkeypatch):
         page.app.button(key=button).click().run()
 
     press("slice-save", "known births")
-    assert saved_slices.saved(study)["known births"].expression == "relation:P19 and frequency>=10"
+    assert saved_slices.saved_slices(study)["known births"].expression == "relation:P19 and frequency>=10"
     assert "Saved as “known births”" in page.text
     press("slice-save", "known births")
     assert "already" in page.text
@@ -75,7 +75,7 @@ def test_saving_by_name_opening_by_address_and_deleting(study, monkeypatch):
         "q2",
     }
     press("slice-delete")
-    assert saved_slices.saved(study) == {}
+    assert saved_slices.saved_slices(study) == {}
 
 
 def test_the_finder_says_how_many_it_tried(study):

@@ -14,7 +14,7 @@ from blindspot.analysis.weighted_draws import Cells
 from blindspot.app.cli import app
 from blindspot.backend.checking.check import check, open_check
 from blindspot.backend.checking.facts import FileFinding, in_batch_negatives
-from blindspot.backend.checking.pairs import NegativePairs, Places, negative_pairs
+from blindspot.backend.checking.pairs import NegativePairs, PassageOccurrences, negative_pairs
 from blindspot.backend.checking.rules import compare_rules, pairs_kept_by, parse_rule
 from blindspot.backend.checking.sample import (
     JudgedDraws,
@@ -24,7 +24,7 @@ from blindspot.backend.checking.sample import (
     forecast_widths,
     judged_draws,
     read_sample,
-    unjudged,
+    unjudged_pairs,
 )
 from blindspot.backend.checking.vectors import pair_similarity
 from blindspot.backend.checking.words import forecast_words, rule_words
@@ -148,7 +148,7 @@ def test_without_doubled_texts_no_batch_has_a_false_negative():
     rows = 100
     arrays = dict.fromkeys(("score", "overlap", "shared", "similar"), np.zeros(rows, np.float32))
     numbers = np.arange(rows, dtype=np.int32)
-    places = Places(
+    places = PassageOccurrences(
         row=numbers, slot=np.zeros(rows, np.int16), question=numbers, passage=numbers, positive=np.ones(rows, bool),
         empty=np.zeros(rows, bool), **arrays,
     )  # fmt: skip
@@ -193,15 +193,15 @@ def scored(tmp_path_factory):
     passages = {passage.id: passage.text for passage in found.study.corpus.scan()}
     false = {
         (f"q{q + 1}", f"p{p + 1}"): truth[texts[f"q{q + 1}"], passages[f"p{p + 1}"]]
-        for pairs in [negative_pairs(found.checked.places)]
+        for pairs in [negative_pairs(found.checked_study.occurrences)]
         for q, p in zip(pairs.question.tolist(), pairs.passage.tolist(), strict=True)
     }
     return found, false
 
 
 def labels_of(found, false, pairs=300):
-    made_of = draw_sample(found.checked, pairs)
-    drawn = unjudged(made_of, negative_pairs(found.checked.places), {})
+    made_of = draw_sample(found.checked_study, pairs)
+    drawn = unjudged_pairs(made_of, negative_pairs(found.checked_study.occurrences), {})
     return {pair: "positive" if false[pair] else "negative" for pair in drawn}
 
 
@@ -209,21 +209,23 @@ def test_the_rate_of_a_sample_covers_the_truth_and_stops_at_the_first_gap(scored
     found, false = scored
     labels = labels_of(found, false)
     truth = np.mean(list(false.values()))
-    rate = estimate_rate(found.checked, labels)
+    rate = estimate_rate(found.checked_study, labels)
     assert rate.judged == 300 and rate.pairs == 1500
     assert rate.low <= truth <= rate.high and rate.half_width < 0.06
     assert rate.false == sum(label == "positive" for label in labels.values())
     gap = list(labels)[40]
-    assert estimate_rate(found.checked, {pair: label for pair, label in labels.items() if pair != gap}).judged == 40
-    assert estimate_rate(found.checked, {}).low is None
+    assert (
+        estimate_rate(found.checked_study, {pair: label for pair, label in labels.items() if pair != gap}).judged == 40
+    )
+    assert estimate_rate(found.checked_study, {}).low is None
 
 
 def test_pairs_that_nobody_settles_widen_the_interval(scored):
     found, false = scored
     labels = labels_of(found, false)
-    settled = estimate_rate(found.checked, labels)
+    settled = estimate_rate(found.checked_study, labels)
     unsure = {pair: "open" if place % 10 == 0 else label for place, (pair, label) in enumerate(labels.items())}
-    rate = estimate_rate(found.checked, unsure)
+    rate = estimate_rate(found.checked_study, unsure)
     assert rate.unsettled == 30
     assert rate.half_width > settled.half_width and rate.high >= settled.high - 0.02
 
@@ -233,13 +235,13 @@ def test_the_forecast_of_the_interval_holds_what_comes(scored):
     found, false = scored
     every = list(labels_of(found, false).items())
     for known in (60, 100, 150):
-        now = judged_draws(found.checked, dict(every[:known]))
-        rate = estimate_rate(found.checked, dict(every[:known]))
+        now = judged_draws(found.checked_study, dict(every[:known]))
+        rate = estimate_rate(found.checked_study, dict(every[:known]))
         first, second = forecast_widths(now, rate)
         assert (first.labels, second.labels) == (50, 100)
         assert first.low <= first.half_width <= first.high < rate.half_width * 1.2
         assert second.half_width < first.half_width < rate.half_width
-        came = estimate_rate(found.checked, dict(every[: known + 50])).half_width
+        came = estimate_rate(found.checked_study, dict(every[: known + 50])).half_width
         assert 0.9 * first.low <= came <= 1.1 * first.high
         said = forecast_words(rate, [first, second])
         assert (
@@ -251,24 +253,24 @@ def test_the_forecast_of_the_interval_holds_what_comes(scored):
 def test_nothing_is_forecast_from_few_labels_or_where_all_are_judged(scored):
     found, false = scored
     every = list(labels_of(found, false).items())
-    drawn = len(read_sample(found.checked).draws)
+    drawn = len(read_sample(found.checked_study).draws)
     for known in (0, 19, drawn):
         labels = dict(every[:known])
-        rate = estimate_rate(found.checked, labels)
-        assert forecast_widths(judged_draws(found.checked, labels), rate) == []
+        rate = estimate_rate(found.checked_study, labels)
+        assert forecast_widths(judged_draws(found.checked_study, labels), rate) == []
         assert forecast_words(rate, []) == ""
 
 
 def test_more_pairs_continue_the_sample(scored):
     found, false = scored
     labels_of(found, false)
-    before = read_sample(found.checked)
-    more = draw_sample(found.checked, 340)
+    before = read_sample(found.checked_study)
+    more = draw_sample(found.checked_study, 340)
     assert more.draws[:300].tolist() == before.draws[:300].tolist() and len(more.draws) >= 340
     assert len(np.unique(more.draws)) == len(more.draws)
     names = [batch.name for batch in Queue(found.study.labels_path).batches()]
     assert names[:2] == ["check", "check-2"]
-    assert draw_sample(found.checked, 100).draws.tolist() == more.draws.tolist()
+    assert draw_sample(found.checked_study, 100).draws.tolist() == more.draws.tolist()
 
 
 @pytest.mark.parametrize(
@@ -292,8 +294,8 @@ def test_a_rule_says_in_words_what_it_keeps(argument, condition):
 def test_a_margin_that_tells_nothing_is_not_chosen(scored):
     found, false = scored
     labels = labels_of(found, false)
-    judged = judged_draws(found.checked, labels)
-    curve = compare_rules(found.checked, judged)
+    judged = judged_draws(found.checked_study, labels)
+    curve = compare_rules(found.checked_study, judged)
     auc = {each.name: each for each in curve.qualities}
     assert auc["max_score"].low > 0.5 and auc["max_score"].auc > 0.8
     chosen = curve.rows[curve.chosen]
@@ -326,10 +328,10 @@ def test_a_margin_that_tells_nothing_is_not_chosen(scored):
 
 def test_no_margin_below_0_is_offered(scored):
     found, false = scored
-    judged = judged_draws(found.checked, labels_of(found, false))
+    judged = judged_draws(found.checked_study, labels_of(found, false))
     pairs = replace(judged.pairs, positive_score=judged.pairs.positive_score - 0.3)  # many negatives score higher
     assert (pairs.positive_score < pairs.score).mean() > 0.1
-    rules = [row.rule for row in compare_rules(found.checked, replace(judged, pairs=pairs)).rows]
+    rules = [row.rule for row in compare_rules(found.checked_study, replace(judged, pairs=pairs)).rows]
     assert all(rule.value >= 0 for rule in rules if rule.name.endswith("margin"))
     assert {rule.name for rule in rules} >= {"relative_margin", "absolute_margin"}
 
@@ -342,9 +344,9 @@ def test_a_share_that_rounds_to_nothing_is_not_called_0():
 def test_a_rule_that_is_the_wrong_way_round_is_not_called_chance(scored):
     """The same file with every score negated: a true negative has the higher score."""
     found, false = scored
-    judged = judged_draws(found.checked, labels_of(found, false))
+    judged = judged_draws(found.checked_study, labels_of(found, false))
     pairs = replace(judged.pairs, score=-judged.pairs.score)
-    curve = compare_rules(found.checked, replace(judged, pairs=pairs))
+    curve = compare_rules(found.checked_study, replace(judged, pairs=pairs))
     upper = next(each for each in curve.qualities if each.name == "max_score")
     assert upper.high < 0.5
     wrong_way, chance = curve.why.split("drops the true ones first: ")[1].split("no better than chance: ")
@@ -354,7 +356,7 @@ def test_a_rule_that_is_the_wrong_way_round_is_not_called_chance(scored):
 
 def test_rules_are_read_as_trainers_write_them(scored):
     found, _ = scored
-    pairs = negative_pairs(found.checked.places)
+    pairs = negative_pairs(found.checked_study.occurrences)
     assert (pairs_kept_by(parse_rule("max_score=0.6"), pairs, None) == (pairs.score <= 0.6)).all()
     margin = pairs_kept_by(parse_rule("relative_margin=0.1"), pairs, None)
     assert (margin == (pairs.score <= pairs.positive_score - 0.1 * np.abs(pairs.positive_score))).mean() > 0.999
@@ -392,7 +394,7 @@ def test_a_rule_that_empties_questions_pays_for_it(tmp_path):
 def test_few_labels_compare_nothing(scored):
     found, false = scored
     labels = dict(list(labels_of(found, false).items())[:8])
-    curve = compare_rules(found.checked, judged_draws(found.checked, labels))
+    curve = compare_rules(found.checked_study, judged_draws(found.checked_study, labels))
     assert curve.chosen is None and curve.rows == [] and "judge until" in curve.why
 
 
@@ -451,8 +453,8 @@ def test_vectors_of_an_encoder_make_pairs_suspicious(tmp_path):
     path = made.flag_embedding(tmp_path / "train.jsonl")
     assert run("check", path, "--vectors", "minilm", "--pairs", 10).exit_code == 0
     study = Study.open(tmp_path / "train.jsonl.check")
-    checked = open_check(study).checked
-    pairs, found = negative_pairs(checked.places), pair_similarity(checked, "minilm")
+    checked = open_check(study).checked_study
+    pairs, found = negative_pairs(checked.occurrences), pair_similarity(checked, "minilm")
     encoder = load_encoder(study.settings.encoders["minilm"])
     for place in (0, 17, 47):
         question = encoder.encode_questions([study.questions.get(f"q{pairs.question[place] + 1}").text])[0]

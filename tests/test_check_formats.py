@@ -68,7 +68,7 @@ def plain(path):
 
 def judge(found, chosen, label="positive"):
     """Let a person judge negative pairs, by their places among them."""
-    pairs = negative_pairs(found.checked.places)
+    pairs = negative_pairs(found.checked_study.occurrences)
     People(found.study.labels_path).add("ann")
     labels = Labels(found.study.labels_path, passages=found.study.corpus.ordinals)
     for place in chosen:
@@ -151,7 +151,7 @@ def test_a_false_negative_of_another_form_becomes_a_positive(tmp_path, form):
     out = tmp_path / "out" if path.is_dir() else tmp_path / "in" / f"out-{path.name}"
     found.write(out)
     again = check(out, tmp_path / "again")
-    places = again.checked.places
+    places = again.checked_study.occurrences
     numbers = {
         "question": next(q.id for q in again.study.questions.all() if q.text == question),
         "passage": next(p.id for p in again.study.corpus.scan() if p.text == passage),
@@ -373,6 +373,6 @@ def test_a_file_that_changed_wants_another_study(tmp_path):
 
 def test_labels_of_people_count(tmp_path):
     found = check(made.tevatron(tmp_path / "train.jsonl"))
-    assert peoples_labels(found.checked) == {}
+    assert peoples_labels(found.checked_study) == {}
     judge(found, [0], "negative")
-    assert list(peoples_labels(found.checked).values()) == ["negative"]
+    assert list(peoples_labels(found.checked_study).values()) == ["negative"]

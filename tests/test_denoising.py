@@ -204,7 +204,7 @@ def test_thresholds_out_of_range_are_refused(wrong):
     ],
 )
 def test_what_people_say_becomes_of_a_passage(label, related, role):
-    assert label_role(label, related, mined=True)[0] == role
+    assert label_role(label, related, is_mined=True)[0] == role
 
 
 @pytest.mark.parametrize("base", DENOISING.names())

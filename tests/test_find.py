@@ -84,7 +84,7 @@ def test_a_large_collection_is_searched_up_to_a_stated_limit(study, monkeypatch)
 
 
 def test_whoever_still_has_to_judge_gets_no_ranks(indexed_study):
-    result = find(indexed_study, "Oslo", "passages", limit=4, hidden={"q"})
+    result = find(indexed_study, "Oslo", "passages", limit=4, hidden_questions={"q"})
     rows = list(indexed_study.corpus.ordinals(ids(result)).values())
     assert rows == sorted(rows) and "you still have questions to judge" in result.how
 
@@ -111,7 +111,7 @@ def test_notes_are_found_newest_first_without_undone_ones(study):
     assert [(each.id, each.title, each.passage) for each in result.found] == [
         ("q1", "ben", None), ("q0", "ben", "answer0"), ("q0", "ann", None),
     ]  # fmt: skip
-    assert ids(find(study, "date", "notes", hidden={"q1"})) == ["q0", "q0"]
+    assert ids(find(study, "date", "notes", hidden_questions={"q1"})) == ["q0", "q0"]
     assert [each.title for each in find(study, "date", "notes", annotator="ann").found] == ["ann"]
 
 

@@ -150,12 +150,12 @@ def test_a_manifest_that_was_read_is_an_ordinary_dict(study):
                 '{"slices": [{"name": ["x"], "expression": "a", "made": "b"}]}', "null"]
 )  # fmt: skip
 def test_saved_slices_of_another_shape_are_one_line(study, content):
-    from blindspot.backend.evaluation.saved_slices import saved
+    from blindspot.backend.evaluation.saved_slices import saved_slices
 
     path = study.folder / "slices.json"
     path.write_text(content)
     with pytest.raises(BadInput) as error:
-        saved(study)
+        saved_slices(study)
     one_line(error, path)
 
 

@@ -59,7 +59,7 @@ def coverage(rounds, seeds, questions, of_seeds, seed=0, binary=False):
             values = np.where(u < (rate + shift) / 2, 1.0, np.where(u < rate, -1.0, 0.0))
         else:
             values = shift + rng.normal(0, 0.3, (1, questions)) + rng.normal(0, 0.3, shape)
-        found = crossed_mean(values, signed=binary)
+        found = crossed_mean(values, is_signed=binary)
         covered += found.low <= 0 <= found.high
     return covered / rounds
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
+from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.evaluation.comparison import Comparison, measure
 from blindspot.backend.judges.feature_judge import settled_labels
@@ -23,6 +24,7 @@ from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.queue import Queue
+from blindspot.db.records import Hits
 from tests.studies import births, make_study, people, tiny_bert
 from tests.training_studies import copied
 
@@ -112,6 +114,12 @@ def test_a_point_says_what_it_measured_and_with_what(study, told):
 
 def test_the_encoders_run_over_dev_stands_for_a_search_unless_the_index_is_newer(own, monkeypatch):
     run = retrieve(own, "dense", encoder="tiny", split="dev", k=20)
+    # The same hits, with the questions in another order and with some more.
+    more = retrieve(own, "dense", encoder="tiny", split="train", k=20)
+    ids = [*run.question_ids[::-1], *more.question_ids]
+    pairs = ((run.hits.ordinals, more.hits.ordinals), (run.hits.scores, more.hits.scores))
+    both = Hits(*(np.concatenate([dev[::-1], train]) for dev, train in pairs))
+    write_run(own, "all", ids, both, {"kind": "dense", "retriever": "tiny"})
     searched = []
     original = curve_bench.Dense.search_vectors
     monkeypatch.setattr(curve_bench.Dense, "search_vectors", lambda *a, **k: searched.append(1) or original(*a, **k))

@@ -15,7 +15,7 @@ from blindspot.backend.evaluation.comparison import Comparison, measure
 from blindspot.backend.evaluation.measures import SUCCESS
 from blindspot.backend.evaluation.panel_words import relations_sentence
 from blindspot.backend.evaluation.slice_finder import find_slices
-from blindspot.backend.evaluation.slice_words import in_words, merged, sentence
+from blindspot.backend.evaluation.slice_words import in_words, merge_nested, sentence
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.db.records import Hits, Passage, Question
 from tests.studies import make_study
@@ -60,7 +60,7 @@ def test_the_planted_slice_is_said_and_its_parts_are_nested(tmp_path):
         hits = Hits(rows, np.ones((160, 1), dtype=np.float32))
         write_run(study, name, [each.id for each in questions], hits, {"retriever": name})
     facts = Facts(Comparison.of_runs(measure(study, "a"), measure(study, "b")), 1)
-    (head, nested), *others = merged(find_slices(facts), facts)
+    (head, nested), *others = merge_nested(find_slices(facts), facts)
     assert {head.expression, *(each.expression for each in nested)} & {"relation:P19", "relation:P20"}
     assert not [each for each, _ in others if "P19" in each.expression and "P19" in head.expression]
     assert sentence(head, ("one", "two")).startswith(

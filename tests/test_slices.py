@@ -405,7 +405,7 @@ def test_joined_expressions_stay_plain():
 def test_saved_slices(study):
     made = saved_slices.save(study, "  rare  births ", "relation:P19   AND frequency <= 9")
     assert made.name == "rare births" and made.expression == "relation:P19 and frequency<=9"
-    assert saved_slices.saved(study) == {"rare births": made}
+    assert saved_slices.saved_slices(study) == {"rare births": made}
     assert json.loads((study.folder / "slices.json").read_text())["slices"][0]["name"] == "rare births"
     with pytest.raises(Refused, match="already"):
         saved_slices.save(study, "rare births", "word:who")
@@ -415,12 +415,12 @@ def test_saved_slices(study):
     with pytest.raises(BadInput, match="needs a name"):
         saved_slices.save(study, " ", "word:who")
     saved_slices.delete(study, "rare births")
-    assert saved_slices.saved(study) == {}
+    assert saved_slices.saved_slices(study) == {}
     with pytest.raises(Missing, match="no slice named"):
         saved_slices.delete(study, "rare births")
     (study.folder / "slices.json").write_text('{"slices": [{"oops": 1}]}')
     with pytest.raises(BadInput, match="slices.json"):
-        saved_slices.saved(study)
+        saved_slices.saved_slices(study)
     (study.folder / "slices.json").unlink()
 
 

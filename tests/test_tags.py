@@ -215,7 +215,10 @@ def test_the_export_says_who_and_when(study, tags):
     }  # fmt: skip
     (read,) = csv.DictReader(io.StringIO(tags_as_csv(study)))
     assert read["tag"] == "'=1+1", "no spreadsheet runs it as a formula"
-    assert tag_rows(study, hidden=frozenset({"q6"})) == [] and tag_rows(study, authors=False)[0]["annotator"] == ""
+    assert (
+        tag_rows(study, hidden_questions=frozenset({"q6"})) == []
+        and tag_rows(study, authors=False)[0]["annotator"] == ""
+    )
 
 
 def blindspot(study, *words) -> subprocess.CompletedProcess:

@@ -80,7 +80,7 @@ def test_a_run_is_renamed_after_confirmation_and_stays_whole(study):
         parts.rename(study, "run", "r", "bm25-train")
     assert study.runs() == ["r"]
     parts.describe(study, "run", "r", "The first one.", ["keep"])
-    parts.rename(study, "run", "r", "bm25-train", confirmed=True)
+    parts.rename(study, "run", "r", "bm25-train", is_confirmed=True)
     assert study.runs() == ["bm25-train"] and study.run("bm25-train").manifest["name"] == "bm25-train"
     assert np.array_equal(study.run("bm25-train").hits.ordinals, before)
     assert parts.description(study, "run", "bm25-train").text == "The first one."
@@ -101,12 +101,12 @@ def test_parts_have_keywords_and_questions_have_tags(study, blindspot):
 def test_a_name_that_is_taken_or_no_name_changes_nothing(study, new):
     build(study, name="other")
     with pytest.raises(BlindspotError):
-        parts.rename(study, "training-set", "other", new, confirmed=True)
+        parts.rename(study, "training-set", "other", new, is_confirmed=True)
     assert set(parts.part_names(study, "training-set")) == {"raw", "other"}
 
 
 def test_a_set_is_renamed_in_its_own_record(study):
-    parts.rename(study, "training-set", "raw", "noisy", confirmed=True)
+    parts.rename(study, "training-set", "raw", "noisy", is_confirmed=True)
     renamed = TrainingSet.open(study, "noisy")
     assert renamed.manifest["name"] == renamed.manifest["request"]["name"] == "noisy"
     assert sum(1 for _ in renamed.groups()) == renamed.manifest["counts"]["questions"]
@@ -114,15 +114,15 @@ def test_a_set_is_renamed_in_its_own_record(study):
 
 def test_a_model_goes_with_its_encoder_and_its_index(study):
     with pytest.raises(Refused, match="cannot be renamed: encoder tuned belongs to it; index tuned"):
-        parts.rename(study, "model", "tuned", "better", confirmed=True)
+        parts.rename(study, "model", "tuned", "better", is_confirmed=True)
     with pytest.raises(Refused, match="confirm"):
         parts.delete(study, "model", "tuned")
     record(study.path("models", "mapped"), "training.json", {"kind": "adapter", "encoder": "tuned"})
     with pytest.raises(Refused, match="cannot be deleted: model mapped needs it; delete those first"):
-        parts.delete(study, "model", "tuned", confirmed=True)
-    parts.delete(study, "model", "mapped", confirmed=True)
+        parts.delete(study, "model", "tuned", is_confirmed=True)
+    parts.delete(study, "model", "mapped", is_confirmed=True)
     parts.describe(study, "model", "tuned", "old", [])
-    also = parts.delete(study, "model", "tuned", confirmed=True)
+    also = parts.delete(study, "model", "tuned", is_confirmed=True)
     assert [each.kind for each in also] == ["encoder", "index"]
     assert (
         parts.part_names(study, "model") == [] and not study.parts("indexes") and "tuned" not in study.settings.encoders
@@ -136,7 +136,7 @@ def test_a_job_that_uses_a_part_protects_it(study, monkeypatch):
     monkeypatch.setattr("subprocess.Popen", lambda command, **_: None)
     monkeypatch.setattr(jobs, "recent", lambda *_: [Unfinished()])
     with pytest.raises(Refused, match="cannot be deleted: job .* needs it"):
-        parts.delete(study, "training-set", "raw", confirmed=True)
+        parts.delete(study, "training-set", "raw", is_confirmed=True)
 
 
 class Unfinished:
@@ -159,7 +159,7 @@ def test_a_batch_that_people_worked_on_is_kept(study):
     queue.claim("ann", 3)
     with pytest.raises(Refused, match="nothing brings batch 'second' back"):
         parts.delete(study, "batch", "second")
-    parts.delete(study, "batch", "second", confirmed=True)
+    parts.delete(study, "batch", "second", is_confirmed=True)
     assert parts.part_names(study, "batch") == ["monday"] and [lease.batch for lease in queue.leases_of("ann")] == [
         "monday"
     ]

@@ -32,7 +32,7 @@ from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
 from blindspot.backend.core.result_table import interval_ends, signed_ends, signed_number
 from blindspot.backend.core.units import count_with_units, n_cell
-from blindspot.backend.evaluation.comparison import KS, SURE, Measured, Overall, PairedFigures, by_group, overall
+from blindspot.backend.evaluation.comparison import KS, SURE, MeasuredRun, Overall, PairedFigures, by_group, overall
 from blindspot.backend.evaluation.comparison_words import p_words, significance_sentence, where_words
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, by_results
@@ -46,7 +46,7 @@ def cut_offs(depth: int, chosen: int) -> list[int]:
 
 
 def accuracy_table(
-    comparison: Comparison, selection: Selection, subset: np.ndarray, other_runs: Sequence[Measured] = ()
+    comparison: Comparison, selection: Selection, subset: np.ndarray, other_runs: Sequence[MeasuredRun] = ()
 ) -> Html:
     """The chosen measure of both runs at the usual cut-offs. A click on a k selects it for the whole page.
 
@@ -101,14 +101,14 @@ def accuracy_table(
     return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures accuracy")
 
 
-def _run_head(side: str, measured: Measured) -> Html:
+def _run_head(side: str, measured: MeasuredRun) -> Html:
     """The name of a run, with its retriever in words below it."""
     retriever = span(retriever_label(measured.run.manifest), cls="retriever")
     return tag("th", letter(side), " ", measured.name, retriever, scope="row")
 
 
 def _other_line(
-    measured_run: Measured, question_ids: Sequence, measure: RankingMeasure, ks: Sequence[int], selection: Selection
+    measured_run: MeasuredRun, question_ids: Sequence, measure: RankingMeasure, ks: Sequence[int], selection: Selection
 ) -> Html:
     rows = rows_among(question_ids, measured_run.questions)
     rows = rows[rows >= 0]
@@ -384,7 +384,7 @@ def _group_line(name: str, paired: PairedFigures, selection: Selection, grouping
     )
 
 
-def run_figures(measured_run: Measured, measure: RankingMeasure) -> list[Html]:
+def run_figures(measured_run: MeasuredRun, measure: RankingMeasure) -> list[Html]:
     """The cells of a run in the table of runs: one measure at the usual cut-offs."""
 
     def estimate_cell(k: int) -> Html:

@@ -113,7 +113,7 @@ def along_frequency(curves: Curves, runs: Sequence[str], questions_address: Call
     for series, by_run in curves.series.items():
         for number, point in enumerate(by_run[runs[0]]):
             count = tag("td", n_cell(point.n, point.units, curves.unit), cls="wide")
-            known: list[Html | str] = [*curves.known("" if number else series, point)]
+            known: list[Html | str] = [*curves.known_cells("" if number else series, point)]
             if address := questions_address(slice_of(curves, series, point)):
                 named = max(place for place, words in enumerate(known) if words)
                 known[named] = link(known[named], address, title="Compare the first two runs on these questions")

@@ -14,7 +14,7 @@ from blindspot.app.components.parts import described, descriptions
 from blindspot.app.components.relations_tables import choices
 from blindspot.app.markup import Html, div, join, link, row, show, span, table, table_head, tag, term
 from blindspot.app.runs import convention, left_out, retriever_label, short_time
-from blindspot.app.study import Measured
+from blindspot.app.study import MeasuredRun
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from blindspot.backend.evaluation.pairs import default_pair
@@ -130,7 +130,7 @@ def _headings(measure: RankingMeasure) -> Html:
     )
 
 
-def _cells(manifest: Mapping, measured_run: Measured, measure: RankingMeasure) -> list[Html]:
+def _cells(manifest: Mapping, measured_run: MeasuredRun, measure: RankingMeasure) -> list[Html]:
     """The cells of a run between its name and the links A and B."""
     missing = left_out(measured_run)
     by_gold = span(" gold", cls="soft", title="measured by gold passages, because no question of this run has answers")

@@ -70,7 +70,7 @@ def page() -> None:
     curve_panel(opened, "judge")
     further = []
     if person.is_allowed("adjudicate") and (
-        open_now := stores.labels.disputed_questions(excluded=stores.queue.hidden_questions(person.name))
+        open_now := stores.labels.disputed_questions(excluded_questions=stores.queue.hidden_questions(person.name))
     ):
         words = f"Settle {quantity(len(open_now), 'question')} in dispute"
         further.append(link(words, url.href(url.JUDGE, {"adjudicate": 1}), cls="quiet"))
@@ -248,7 +248,7 @@ def _adjudicate(open_study: Study, stores: Desk, person: Person) -> None:
     question_id = url.value("question")
     history = [event for event in stores.labels.undoable_events(person.name, HISTORY) if event.kind == "adjudicate"]
     hidden = stores.queue.hidden_questions(person.name)
-    disputed = dict.fromkeys(stores.labels.disputed_questions(excluded=hidden))
+    disputed = dict.fromkeys(stores.labels.disputed_questions(excluded_questions=hidden))
     order = ([question_id] if question_id in disputed else []) + [id for id in disputed if id != question_id]
     earlier = [
         id for id in dict.fromkeys(event.question for event in history[:12]) if id not in disputed and id not in hidden

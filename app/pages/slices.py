@@ -44,7 +44,7 @@ from blindspot.backend.evaluation.measures import MEASURES
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices, find_slices, join_expressions
 from blindspot.backend.evaluation.slice_report import SliceReport, method_note
-from blindspot.backend.evaluation.slice_words import in_words, interval, merged, sentence
+from blindspot.backend.evaluation.slice_words import in_words, interval, merge_nested, sentence
 from blindspot.backend.evaluation.slices import Facts, by_results
 from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.backend.upkeep.study_path import NextStep
@@ -203,7 +203,7 @@ def _delete(open_study, name: str) -> None:
 
 
 def _saved(open_study, chosen: Selection, facts: Facts) -> None:
-    slices = saved_slices.saved(open_study)
+    slices = saved_slices.saved_slices(open_study)
     if not slices:
         return
     table = saved_table(slices, facts, chosen, lambda expression: address(chosen, slice=expression))
@@ -250,7 +250,7 @@ def _finder(open_study, chosen: Selection, facts: Facts, head: DeltaGenerator, f
             lead_to(step_of_selection(open_study, compared, chosen, np.ones(len(compared), dtype=bool)))
             show(tag(heading, _nothing_found(found)), under, tag("p", *_instead(found, chosen)), about, fold)
             return
-        with_nested = merged(found, facts)
+        with_nested = merge_nested(found, facts)
         first = with_nested[0][0]
         words = f"See the {quantity(first.figures.n, 'question')} of this slice"
         lead_to(NextStep(words, PAGE, parameters=_parameters_of(chosen, first.expression)))

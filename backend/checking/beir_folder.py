@@ -134,10 +134,10 @@ class BeirLayout(RowLayout):
         score = None if values["score"] is None else float(values["score"])
         return Entry(texts[0], [Slot(bool(values["grade"] and values["grade"] > 0), texts[1], "", score)])
 
-    def changed(
-        self, values: Values, false: Sequence[int], added: Sequence[int], spares: Sequence[Cell]
+    def corrected_rows(
+        self, values: Values, false: Sequence[int], added_positives: Sequence[int], spare_negatives: Sequence[Cell]
     ) -> list[Values]:
-        return [{**values, "grade": 1}] if added else []
+        return [{**values, "grade": 1}] if added_positives else []
 
 
 def _recognise(columns: Sequence[str], rows: Sequence[Values]) -> RowLayout | None:

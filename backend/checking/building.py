@@ -19,7 +19,7 @@ import numpy as np
 
 from blindspot.backend.checking.files import InMemory
 from blindspot.backend.checking.formats.base import Entry
-from blindspot.backend.checking.pairs import Places
+from blindspot.backend.checking.pairs import PassageOccurrences
 from blindspot.backend.checking.reading import TrainingFile
 from blindspot.backend.checking.text_features import GroupedTexts, WordCounts, text_features
 from blindspot.backend.core.made_from import CHECK
@@ -50,7 +50,7 @@ class CheckedStudy:
 
     study: Study
     manifest: Manifest
-    places: Places
+    occurrences: PassageOccurrences
     lines: np.ndarray
 
     @property
@@ -66,7 +66,7 @@ def open_checked(study: Study) -> CheckedStudy:
             f"{study.folder} was not made of a training file; run 'blindspot check FILE' with another --study"
         )
     folder = study.folder / CHECK
-    return CheckedStudy(study, manifest, Places.load(folder), np.load(folder / LINES))
+    return CheckedStudy(study, manifest, PassageOccurrences.load(folder), np.load(folder / LINES))
 
 
 def source_sha256(path: Path) -> str:
@@ -102,7 +102,7 @@ def fill_study(study: Study, file: TrainingFile, progress: Progress | None = Non
         builder.read(writer)
         sha256 = "" if isinstance(file.file, InMemory) else source_sha256(file.path)  # once the rows are sound
         writer.finish(file.path.name, sha256)
-    places = builder.places()
+    places = builder.joined_occurrences()
     builder.add_questions(study, places)
     _write_file_run(study, places, len(builder.questions))
     with atomic_folder(study.folder / CHECK) as building:
@@ -259,13 +259,13 @@ class _Builder:
         text = text.replace("\0", " ")
         return text if text and not text.isspace() else empty
 
-    def places(self) -> Places:
+    def joined_occurrences(self) -> PassageOccurrences:
         """Return the arrays of the whole file, joined from its blocks."""
-        return Places(**{name: np.concatenate(self.chunks.pop(name)) for name in _FIELDS})
+        return PassageOccurrences(**{name: np.concatenate(self.chunks.pop(name)) for name in _FIELDS})
 
-    def add_questions(self, study: Study, places: Places) -> None:
+    def add_questions(self, study: Study, occurrences: PassageOccurrences) -> None:
         """Add the questions to the study, with their positives as gold passages."""
-        keys = places.positive_keys
+        keys = occurrences.positive_keys
         owners, passages = keys >> 32, keys & 0xFFFFFFFF
         bounds = np.searchsorted(owners, np.arange(len(self.questions) + 1))
         for start in range(0, len(self.questions), QUESTIONS):
@@ -302,22 +302,22 @@ def number_of(id: str) -> int:
     return int(id[1:]) - 1
 
 
-def _write_file_run(study: Study, places: Places, question_count: int) -> None:
+def _write_file_run(study: Study, occurrences: PassageOccurrences, question_count: int) -> None:
     """Write the file's negatives as a run. Each question's list holds its distinct negatives in the order of the file."""
-    rows = np.flatnonzero(~places.positive)
+    rows = np.flatnonzero(~occurrences.positive)
     if not len(rows):
         return
-    _, first = np.unique(places.keys[rows], return_index=True)
+    _, first = np.unique(occurrences.keys[rows], return_index=True)
     at = rows[np.sort(first)]
-    at = at[np.argsort(places.question[at], kind="stable")]
-    owners, begins, counts = np.unique(places.question[at], return_index=True, return_counts=True)
+    at = at[np.argsort(occurrences.question[at], kind="stable")]
+    owners, begins, counts = np.unique(occurrences.question[at], return_index=True, return_counts=True)
     k = min(MOST_LISTED, int(counts.max()))
     column = np.arange(len(at)) - np.repeat(begins, counts)
     row = np.repeat(np.arange(len(owners)), counts)
     kept = column < k
     ordinals = np.full((len(owners), k), -1, np.int32)
     scores = np.full((len(owners), k), -np.inf, np.float32)
-    ordinals[row[kept], column[kept]] = places.passage[at][kept]
+    ordinals[row[kept], column[kept]] = occurrences.passage[at][kept]
     # A run's scores fall along a row. Where the file has none, or not in this order, the rank stands for the score.
     scores[row[kept], column[kept]] = 0.0 - column[kept]
     write_run(

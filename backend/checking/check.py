@@ -52,27 +52,28 @@ class Check:
     """A checked training file, and the study that holds its passages, questions and labels.
 
     Attributes:
-        file: The file. checked: The study that was made of it. facts: What was seen at once. judge: Whose labels count;
+        file: The file. checked_study: The study that was made of it. facts: What was seen at once. judge: Whose labels
+            count;
         None for people's.
     """
 
     file: TrainingFile
-    checked: CheckedStudy
+    checked_study: CheckedStudy
     facts: FileFacts
     judge: str | None = None
 
     @property
     def study(self) -> Study:
         """The study of this check. The app opens it like any other study."""
-        return self.checked.study
+        return self.checked_study.study
 
     @property
     def labels(self) -> dict[PairId, str]:
         """The labels used for the estimates, by (question id, passage id): those of `judge`, or else people's."""
         if self.judge is None:
-            return peoples_labels(self.checked)
-        made = read_sample(self.checked)
-        return {} if made is None else labels_of_judge(self.checked, made, self.judge)
+            return peoples_labels(self.checked_study)
+        made = read_sample(self.checked_study)
+        return {} if made is None else labels_of_judge(self.checked_study, made, self.judge)
 
     @property
     def by(self) -> str:
@@ -86,19 +87,19 @@ class Check:
         Args:
             encoder: An encoder of the study. Similar pairs are drawn more often. Only the first call uses it.
         """
-        return draw_sample(self.checked, pairs, encoder, seed, progress)
+        return draw_sample(self.checked_study, pairs, encoder, seed, progress)
 
     def judge_with(self, judge: str, progress: Progress | None = None) -> None:
         """Let a judge of the study, or a cross-encoder given by folder or name, judge the drawn pairs. Draws pairs
         first if there are none.
         """
-        self.judge = judge_sample(self.checked, read_sample(self.checked) or self.draw(), judge, progress)
+        self.judge = judge_sample(self.checked_study, read_sample(self.checked_study) or self.draw(), judge, progress)
 
     def rate(self, level: float = LEVEL) -> RateEstimate | None:
         """Return the share of false negatives estimated from the labels so far, with its interval. None before pairs
         are drawn.
         """
-        return estimate_rate(self.checked, self.labels, self.by, level)
+        return estimate_rate(self.checked_study, self.labels, self.by, level)
 
     def forecast(self) -> list[WidthForecast]:
         """Return what the next labels are expected to leave of the rate's interval; nothing where it cannot be said."""
@@ -106,7 +107,7 @@ class Check:
         return [] if judged is None or rate is None else forecast_widths(judged, rate)
 
     def judged(self) -> JudgedDraws | None:
-        return judged_draws(self.checked, self.labels)
+        return judged_draws(self.checked_study, self.labels)
 
     def trace(self, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return three arrays for a chart: estimate, lower end and upper end of the rate after each label. They are
@@ -122,14 +123,14 @@ class Check:
 
     def rules(self, level: float = LEVEL) -> RuleCurve:
         """Compare the rules that drop negatives, using the labels so far."""
-        return compare_rules(self.checked, self.judged(), level)
+        return compare_rules(self.checked_study, self.judged(), level)
 
     def changes(self, relabel: bool = True, rule: MiningRule | str | None = None) -> Changes:
         """Return the changes that `write` would make. Raises BadInput for a rule that needs scores or labels that are
         missing.
         """
         chosen = parse_rule(rule) if isinstance(rule, str) else rule
-        return plan_changes(self.file, self.checked, self.labels, relabel, chosen, self.by)
+        return plan_changes(self.file, self.checked_study, self.labels, relabel, chosen, self.by)
 
     def write(
         self, out: str | Path, relabel: bool = True, rule: MiningRule | str | None = None
@@ -139,7 +140,7 @@ class Check:
         """
         found = self.changes(relabel, rule)
         about = cleaning_card(self.file.path.name, self.file.name, self.facts, self.rate(), self.rules(), found)
-        return write_changed(self.file, self.checked, found, Path(out), about)
+        return write_changed(self.file, self.checked_study, found, Path(out), about)
 
     def cleaned(self, relabel: bool = True, rule: MiningRule | str | None = None) -> Any:
         """Return the Dataset or DataFrame without its false negatives. Raises Refused if the check is of a file on

@@ -12,7 +12,7 @@ import numpy as np
 
 from blindspot.backend.checking.building import EMPTY, CheckedStudy, number_of
 from blindspot.backend.checking.near_duplicate_candidates import near_duplicate_groups
-from blindspot.backend.checking.pairs import Places, contained_in, negative_pairs
+from blindspot.backend.checking.pairs import PassageOccurrences, contained_in, negative_pairs
 from blindspot.backend.data.leaks import words_key
 from blindspot.backend.judging.near_duplicates import THRESHOLD
 
@@ -85,7 +85,7 @@ def facts(checked_study: CheckedStudy, held_out: Iterable[str] = ()) -> FileFact
     Args:
         held_out: Questions of dev and test sets.
     """
-    places, study = checked_study.places, checked_study.study
+    places, study = checked_study.occurrences, checked_study.study
     rows = int(checked_study.manifest["rows"])
     pairs = negative_pairs(places)
     findings = [
@@ -111,7 +111,7 @@ def facts(checked_study: CheckedStudy, held_out: Iterable[str] = ()) -> FileFact
 
 
 def _known_false_negatives(checked_study: CheckedStudy) -> list[FileFinding]:
-    places = checked_study.places
+    places = checked_study.occurrences
     negative = ~places.positive
     row_keys = places.row.astype(np.int64) << 32 | places.passage
     own = negative & contained_in(row_keys, np.unique(row_keys[places.positive]))
@@ -139,7 +139,7 @@ def _finding_of_places(
     checked_study: CheckedStudy, name: str, words: str, chosen: np.ndarray, total: int
 ) -> FileFinding:
     return FileFinding(
-        name, words, int(chosen.sum()), total, "negative", _lines(checked_study, checked_study.places.row[chosen])
+        name, words, int(chosen.sum()), total, "negative", _lines(checked_study, checked_study.occurrences.row[chosen])
     )
 
 
@@ -149,7 +149,7 @@ def _lines(checked_study: CheckedStudy, rows: np.ndarray) -> tuple[int, ...]:
 
 def _repeated_rows_and_passages(checked_study: CheckedStudy, row_count: int) -> list[FileFinding]:
     """Count rows that repeat an earlier row, and passages that occur twice among the negatives of a row."""
-    places = checked_study.places
+    places = checked_study.occurrences
     mixed = (places.passage.astype(np.uint64) * 2 + places.positive) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(31))) * (places.slot.astype(np.uint64) * 2 + 3)
     whole = np.zeros(row_count, np.uint64)
@@ -186,7 +186,7 @@ def _repeated_rows_and_passages(checked_study: CheckedStudy, row_count: int) -> 
 
 def _text_findings(checked_study: CheckedStudy) -> list[FileFinding]:
     """Count questions and passages without text, and truncated passages."""
-    places, corpus = checked_study.places, checked_study.study.corpus
+    places, corpus = checked_study.occurrences, checked_study.study.corpus
     connection = checked_study.study.questions.connection
     blank = [number_of(id) for (id,) in connection.execute("SELECT id FROM question WHERE text = ?", (EMPTY,))]
     longest, number = corpus.connection.execute(
@@ -225,7 +225,7 @@ def _text_findings(checked_study: CheckedStudy) -> list[FileFinding]:
 
 
 def _rows_without_passages(checked_study: CheckedStudy, row_count: int) -> list[FileFinding]:
-    places = checked_study.places
+    places = checked_study.occurrences
     questions = len(checked_study.study.questions)
     with_negative = np.zeros(questions, bool)
     with_negative[places.question[~places.positive]] = True
@@ -249,7 +249,7 @@ def _leak_findings(checked_study: CheckedStudy, held_out: Iterable[str]) -> list
         if words_key(question.text) in keys:
             count += 1
             leaked.append(number_of(question.id))
-    rows = checked_study.places.row[np.isin(checked_study.places.question, leaked)]
+    rows = checked_study.occurrences.row[np.isin(checked_study.occurrences.question, leaked)]
     words = "questions that are in the dev or test set as well"
     return [
         FileFinding(
@@ -270,7 +270,7 @@ def _positive_groups(checked_study: CheckedStudy) -> np.ndarray:
     """Return a group number for each passage, (passages,) int64. Near-identical positives have the same number."""
     corpus = checked_study.study.corpus
     groups = np.arange(len(corpus), dtype=np.int64)
-    positives = np.unique(checked_study.places.passage[checked_study.places.positive])
+    positives = np.unique(checked_study.occurrences.passage[checked_study.occurrences.positive])
 
     def texts(rows: Sequence[int]) -> list[str]:
         return [passage.text for passage in corpus.passages(positives[np.asarray(rows)].tolist())]
@@ -279,7 +279,7 @@ def _positive_groups(checked_study: CheckedStudy) -> np.ndarray:
     return groups
 
 
-def in_batch_negatives(places: Places, rows: int, groups: np.ndarray) -> tuple[int, list[BatchSize]]:
+def in_batch_negatives(occurrences: PassageOccurrences, rows: int, groups: np.ndarray) -> tuple[int, list[BatchSize]]:
     """Return how many rows share a question or a positive with another row, and the expected false in-batch negatives
     for each batch size.
 
@@ -289,13 +289,13 @@ def in_batch_negatives(places: Places, rows: int, groups: np.ndarray) -> tuple[i
     Args:
         groups: (passages,) a number that near-identical passages share.
     """
-    positive = np.flatnonzero(places.positive)
-    _, first = np.unique(places.row[positive], return_index=True)
+    positive = np.flatnonzero(occurrences.positive)
+    _, first = np.unique(occurrences.row[positive], return_index=True)
     chosen = positive[first]  # a row trains with its first positive
-    owner, group = places.question[chosen], groups[places.passage[chosen]]
+    owner, group = occurrences.question[chosen], groups[occurrences.passage[chosen]]
     number = len(chosen)
     of_group = np.bincount(group, minlength=len(groups))
-    edges = np.unique(places.question[positive].astype(np.int64) << 32 | groups[places.passage[positive]])
+    edges = np.unique(occurrences.question[positive].astype(np.int64) << 32 | groups[occurrences.passage[positive]])
     shared = np.bincount(edges >> 32, of_group[edges & 0xFFFFFFFF], minlength=int(owner.max(initial=0)) + 1)
     others = np.maximum(shared[owner] - 1, 0)
     values, counts = np.unique(others, return_counts=True)

@@ -489,9 +489,9 @@ def first_rows(file: RowFile, count: int = 20) -> list[Values]:
     return [values for _, values in islice(file.rows(), count)]
 
 
-def texts_of_ids(path: Path, wanted: Iterable[str]) -> dict[str, str]:
+def texts_of_ids(path: Path, ids: Iterable[str]) -> dict[str, str]:
     """Return the texts of some ids in a TSV of id and text (and perhaps title), or in JSON lines. Raises BadInput."""
-    left, found = set(wanted), {}
+    left, found = set(ids), {}
     for number, text in numbered_lines(ByteSource(path)):
         if text.startswith("{"):
             try:

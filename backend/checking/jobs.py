@@ -121,7 +121,7 @@ def write_cleaned(
     """
     made = open_check(study)
     source = made.file.path
-    if source_sha256(source) != made.checked.manifest["sha256"]:
+    if source_sha256(source) != made.checked_study.manifest["sha256"]:
         raise Refused(f"{source} changed since it was checked; check it again in a study of its own")
     if progress is not None:
         progress(0, None, "writing rows")
@@ -148,8 +148,8 @@ def write_cleaned(
     return written
 
 
-def _judged_count(made: Check) -> int:
-    rate = made.rate()
+def _judged_count(check: Check) -> int:
+    rate = check.rate()
     return 0 if rate is None else rate.judged
 
 
@@ -159,7 +159,7 @@ def cleaned_file(study: Study) -> CleanedFile | None:
     return CleanedFile(**read_json(path)) if path.is_file() else None
 
 
-def cleaned_paths(study: Study, written: CleanedFile) -> Iterator[Path]:
+def cleaned_paths(study: Study, cleaned_file: CleanedFile) -> Iterator[Path]:
     """Yield the paths of the cleaned file, the list of changes and the card."""
     folder = study.folder / CHECK / CLEANED
-    yield from (folder / name for name in (written.file, written.changes, written.card))
+    yield from (folder / name for name in (cleaned_file.file, cleaned_file.changes, cleaned_file.card))

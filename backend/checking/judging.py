@@ -9,7 +9,7 @@ import numpy as np
 
 from blindspot.backend.checking.building import SAMPLE_OF_FILE, CheckedStudy, number_of
 from blindspot.backend.checking.pairs import negative_pairs
-from blindspot.backend.checking.sample import PairId, SamplePlan, unjudged
+from blindspot.backend.checking.sample import PairId, SamplePlan, unjudged_pairs
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.judges.judge import judge_kind_of, judges_of, stored_thresholds
@@ -57,7 +57,7 @@ def labels_of_judge(checked_study: CheckedStudy, plan: SamplePlan, judge: str) -
 
     A pair is "open" if the judge skipped it or its score is between the judge's two thresholds.
     """
-    drawn = unjudged(plan, negative_pairs(checked_study.places), {})
+    drawn = unjudged_pairs(plan, negative_pairs(checked_study.occurrences), {})
     scores = _scores(checked_study, judge, drawn)
     negative_below, positive_from = stored_thresholds(checked_study.study, judge) or SURE
     last = max((place for place, pair in enumerate(drawn) if pair in scores), default=-1)
@@ -73,7 +73,7 @@ def labels_of_judge(checked_study: CheckedStudy, plan: SamplePlan, judge: str) -
 
 def unscored_pairs(checked_study: CheckedStudy, plan: SamplePlan, judge: str) -> list[PairId]:
     """Return the drawn pairs that a judge of the study has not scored yet."""
-    drawn = unjudged(plan, negative_pairs(checked_study.places), {})
+    drawn = unjudged_pairs(plan, negative_pairs(checked_study.occurrences), {})
     scores = _scores(checked_study, judge, drawn)
     return [pair for pair in drawn if pair not in scores]
 
@@ -87,7 +87,7 @@ def _scores(checked_study: CheckedStudy, judge: str, pairs: Sequence[PairId]) ->
 def _write_run(checked_study: CheckedStudy, plan: SamplePlan) -> None:
     """Write the drawn pairs as a run, because judges of every kind take a run as input."""
     of_question: dict[str, list[int]] = {}
-    for question, passage in unjudged(plan, negative_pairs(checked_study.places), {}):
+    for question, passage in unjudged_pairs(plan, negative_pairs(checked_study.occurrences), {}):
         of_question.setdefault(question, []).append(number_of(passage))
     k = max(map(len, of_question.values()))
     ordinals = np.full((len(of_question), k), -1, np.int32)

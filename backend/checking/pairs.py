@@ -1,5 +1,5 @@
-"""Arrays of a training file: one entry for each passage in a row (`Places`), and one for each distinct negative pair
-(`NegativePairs`).
+"""Arrays of a training file: one entry for each passage in a row (`PassageOccurrences`), and one for each distinct
+negative pair (`NegativePairs`).
 
 The study stores the texts of questions and passages, and the arrays hold their row numbers. Questions that differ only
 in case, spaces and punctuation are one question, and identical passages are one passage.
@@ -18,7 +18,7 @@ FEATURES = ("overlap", "shared", "similar")
 
 
 @dataclass(frozen=True)
-class Places:
+class PassageOccurrences:
     """The n passages of all rows, in the order of the file.
 
     Attributes:
@@ -48,7 +48,7 @@ class Places:
         np.savez(folder / PLACES, **{name: getattr(self, name) for name in self.__dataclass_fields__})
 
     @classmethod
-    def load(cls, folder: Path) -> Places:
+    def load(cls, folder: Path) -> PassageOccurrences:
         with np.load(folder / PLACES, allow_pickle=False) as stored:
             return cls(**{name: stored[name] for name in cls.__dataclass_fields__})
 
@@ -102,38 +102,45 @@ def contained_in(keys: np.ndarray, ascending: np.ndarray) -> np.ndarray:
     return result
 
 
-def negative_pairs(places: Places) -> NegativePairs:
+def negative_pairs(occurrences: PassageOccurrences) -> NegativePairs:
     """Return the distinct negative pairs, without those that some row has as a positive."""
-    rows = np.flatnonzero(~places.positive & ~places.known_false)
-    keys, first = np.unique(places.keys[rows], return_index=True)
+    rows = np.flatnonzero(~occurrences.positive & ~occurrences.known_false)
+    keys, first = np.unique(occurrences.keys[rows], return_index=True)
     at = rows[first]
-    ranks = _ranks(places)
-    lowest = _lowest_positive(places)
-    features = np.stack([getattr(places, name)[at] for name in FEATURES], axis=1)
+    ranks = _ranks(occurrences)
+    lowest = _lowest_positive(occurrences)
+    features = np.stack([getattr(occurrences, name)[at] for name in FEATURES], axis=1)
     return NegativePairs(
-        keys, at, places.question[at], places.passage[at], ranks[at], places.score[at], lowest[at], features
+        keys,
+        at,
+        occurrences.question[at],
+        occurrences.passage[at],
+        ranks[at],
+        occurrences.score[at],
+        lowest[at],
+        features,
     )
 
 
-def _ranks(places: Places) -> np.ndarray:
+def _ranks(occurrences: PassageOccurrences) -> np.ndarray:
     """Return each negative's rank among the negatives of its question: 1 for the first one in the file."""
-    order = np.argsort(places.question, kind="stable")
-    negative = ~places.positive[order]
+    order = np.argsort(occurrences.question, kind="stable")
+    negative = ~occurrences.positive[order]
     running = np.cumsum(negative)
-    begins = np.flatnonzero(np.r_[True, np.diff(places.question[order]) != 0])
+    begins = np.flatnonzero(np.r_[True, np.diff(occurrences.question[order]) != 0])
     before = np.repeat(running[begins] - negative[begins], np.diff(np.r_[begins, len(order)]))
     ranks = np.empty(len(order), np.int32)
     ranks[order] = running - before
     return ranks
 
 
-def _lowest_positive(places: Places) -> np.ndarray:
+def _lowest_positive(occurrences: PassageOccurrences) -> np.ndarray:
     """Return for each passage in a row the lowest score among its question's positives, which `mine_hard_negatives`
     compares with too.
     """
-    lowest = np.full(int(places.question.max(initial=-1)) + 1, np.inf, np.float32)
-    scored = places.positive & np.isfinite(places.score)
-    np.minimum.at(lowest, places.question[scored], places.score[scored])
+    lowest = np.full(int(occurrences.question.max(initial=-1)) + 1, np.inf, np.float32)
+    scored = occurrences.positive & np.isfinite(occurrences.score)
+    np.minimum.at(lowest, occurrences.question[scored], occurrences.score[scored])
     lowest[np.isinf(lowest)] = np.nan
-    result: np.ndarray = lowest[places.question]
+    result: np.ndarray = lowest[occurrences.question]
     return result

@@ -170,7 +170,7 @@ def statistics(pairs: NegativePairs) -> dict[str, np.ndarray]:
     return found
 
 
-def judge_of_labels(judged: JudgedDraws, seed: int = 0) -> tuple[np.ndarray, np.ndarray] | None:
+def judge_of_labels(judged_draws: JudgedDraws, seed: int = 0) -> tuple[np.ndarray, np.ndarray] | None:
     """Train a model on the labels that predicts the probability that a pair is a false negative. Returns the
     predictions for all m pairs, and cross-fitted predictions for the n judged pairs, by models that did not see the
     labels of the same question. Returns None if there are too few labels.
@@ -180,25 +180,25 @@ def judge_of_labels(judged: JudgedDraws, seed: int = 0) -> tuple[np.ndarray, np.
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    if not _is_enough(judged):
+    if not _is_enough(judged_draws):
         return None
-    pairs, places = judged.pairs, judged.places
+    pairs, places = judged_draws.pairs, judged_draws.pair_rows
     table = _feature_table(pairs)
-    weights = _weights(judged)
+    weights = _weights(judged_draws)
     questions = pairs.question[places]
     folds = min(FOLDS, len(np.unique(questions)))
     if folds < 2:
         return None
-    own = np.full(len(judged), judged.false.mean())
+    own = np.full(len(judged_draws), judged_draws.false.mean())
 
     def fit(rows: np.ndarray) -> Any:
         model = make_pipeline(StandardScaler(), LogisticRegression(C=0.3))
-        return model.fit(table[places[rows]], judged.false[rows], logisticregression__sample_weight=weights[rows])
+        return model.fit(table[places[rows]], judged_draws.false[rows], logisticregression__sample_weight=weights[rows])
 
     for learned, held in GroupKFold(folds).split(places, groups=questions):
-        if judged.false[learned].any() and not judged.false[learned].all():
+        if judged_draws.false[learned].any() and not judged_draws.false[learned].all():
             own[held] = fit(learned).predict_proba(table[places[held]])[:, 1]
-    whole: np.ndarray = fit(np.arange(len(judged))).predict_proba(table)[:, 1]
+    whole: np.ndarray = fit(np.arange(len(judged_draws))).predict_proba(table)[:, 1]
     return whole, own
 
 
@@ -214,36 +214,36 @@ def _feature_table(pairs: NegativePairs) -> np.ndarray:
     return np.stack(columns, axis=1).astype(np.float64)
 
 
-def _is_enough(judged: JudgedDraws) -> bool:
-    false = int(judged.false.sum())
-    return min(false, len(judged) - false) >= FEWEST
+def _is_enough(judged_draws: JudgedDraws) -> bool:
+    false = int(judged_draws.false.sum())
+    return min(false, len(judged_draws) - false) >= FEWEST
 
 
-def _weights(judged: JudgedDraws) -> np.ndarray:
+def _weights(judged_draws: JudgedDraws) -> np.ndarray:
     """Return the weight of each judged pair, (n,): the number of pairs of its cell that it represents."""
-    drawn = np.bincount(judged.cells, minlength=len(judged.plan.cells.counts))
-    result: np.ndarray = (judged.plan.cells.counts / np.maximum(drawn, 1))[judged.cells]
+    drawn = np.bincount(judged_draws.cells, minlength=len(judged_draws.plan.cells.counts))
+    result: np.ndarray = (judged_draws.plan.cells.counts / np.maximum(drawn, 1))[judged_draws.cells]
     return result
 
 
-def compare_rules(checked_study: CheckedStudy, judged: JudgedDraws | None, level: float = LEVEL) -> RuleCurve:
+def compare_rules(checked_study: CheckedStudy, judged_draws: JudgedDraws | None, level: float = LEVEL) -> RuleCurve:
     """Compare the rules, using the labels so far."""
-    if judged is None or not _is_enough(judged):
+    if judged_draws is None or not _is_enough(judged_draws):
         why = f"judge until at least {FEWEST} false and {FEWEST} true negatives are found; then the rules are compared"
         return RuleCurve([], [], None, why, None)
-    scores = statistics(judged.pairs)
-    own = {name: values[judged.places] for name, values in scores.items()}
-    learned = judge_of_labels(judged)
+    scores = statistics(judged_draws.pairs)
+    own = {name: values[judged_draws.pair_rows] for name, values in scores.items()}
+    learned = judge_of_labels(judged_draws)
     if learned is not None:
         scores["judge"], own["judge"] = -learned[0], -learned[1]
     member = cell_of_each_pair(checked_study)
     rows = [
-        _measure_rule(judged, rule, scores[rule.name], own[rule.name], member, level)
+        _measure_rule(judged_draws, rule, scores[rule.name], own[rule.name], member, level)
         for name in scores
         for rule in _candidate_rules(name, scores[name])
     ]
-    qualities = [_quality(name, own[name], judged) for name in scores]
-    return _choose(judged, rows, qualities, scores, own, member, level)
+    qualities = [_quality(name, own[name], judged_draws) for name in scores]
+    return _choose(judged_draws, rows, qualities, scores, own, member, level)
 
 
 def _candidate_rules(name: str, values: np.ndarray) -> list[MiningRule]:
@@ -279,12 +279,12 @@ def parse_rule(text: str) -> MiningRule:
     return _rule(name, -value if name in UPPER else value)
 
 
-def pairs_kept_by(rule: MiningRule, pairs: NegativePairs, judged: JudgedDraws | None) -> np.ndarray:
+def pairs_kept_by(rule: MiningRule, pairs: NegativePairs, judged_draws: JudgedDraws | None) -> np.ndarray:
     """Return which pairs a rule keeps, (m,) bool. Raises BadInput for a rule that needs scores or labels that are
     missing.
     """
     if rule.name == "judge":
-        learned = None if judged is None else judge_of_labels(judged)
+        learned = None if judged_draws is None else judge_of_labels(judged_draws)
         if learned is None:
             raise BadInput(f"the judge needs labels: at least {FEWEST} false and {FEWEST} true negatives")
         return -learned[0] >= rule.value
@@ -295,15 +295,20 @@ def pairs_kept_by(rule: MiningRule, pairs: NegativePairs, judged: JudgedDraws | 
 
 
 def _measure_rule(
-    judged: JudgedDraws, rule: MiningRule, scores: np.ndarray, own: np.ndarray, member: np.ndarray, level: float
+    judged_draws: JudgedDraws,
+    rule: MiningRule,
+    scores: np.ndarray,
+    rule_scores: np.ndarray,
+    member: np.ndarray,
+    level: float,
 ) -> RuleRow:
     # The judge keeps a judged pair by the model that did not see it (`own`), and the file's pairs by the whole model.
-    keeps, kept = scores >= rule.value, own >= rule.value
-    middle, low, high = _interval(judged, kept, keeps, member, level)
-    weights = _weights(judged)
-    false, true = weights * judged.false, weights * ~judged.false
-    questions = len(np.unique(judged.pairs.question))
-    emptied = questions - len(np.unique(judged.pairs.question[keeps]))
+    keeps, kept = scores >= rule.value, rule_scores >= rule.value
+    middle, low, high = _interval(judged_draws, kept, keeps, member, level)
+    weights = _weights(judged_draws)
+    false, true = weights * judged_draws.false, weights * ~judged_draws.false
+    questions = len(np.unique(judged_draws.pairs.question))
+    emptied = questions - len(np.unique(judged_draws.pairs.question[keeps]))
     return RuleRow(
         rule,
         int(keeps.sum()),
@@ -319,34 +324,34 @@ def _measure_rule(
 
 
 def _interval(
-    judged: JudgedDraws, subset: np.ndarray, keeps: np.ndarray, member: np.ndarray, level: float
+    judged_draws: JudgedDraws, subset: np.ndarray, keeps: np.ndarray, member: np.ndarray, level: float
 ) -> tuple[float, float, float]:
     """Return the share of false negatives among the pairs that a rule keeps: estimate, low, high."""
-    all_cells = judged.plan.cells
+    all_cells = judged_draws.plan.cells
     counts = np.bincount(member[keeps], minlength=len(all_cells.counts))
     # For the judge, kept draws may lie in cells that the whole model empties: such cells hold these draws.
-    counts = np.maximum(counts, np.bincount(judged.cells[subset], minlength=len(counts)))
+    counts = np.maximum(counts, np.bincount(judged_draws.cells[subset], minlength=len(counts)))
     used = counts > 0
     if not subset.any():
         return float("nan"), 0.0, 1.0
     part = Cells(counts[used], all_cells.chances[used], all_cells.weights[used])
-    places = (np.cumsum(used) - 1)[judged.cells[subset]]
-    return interval(judged.false[subset], judged.unsettled[subset], places, part, level)
+    places = (np.cumsum(used) - 1)[judged_draws.cells[subset]]
+    return interval(judged_draws.false[subset], judged_draws.unsettled[subset], places, part, level)
 
 
-def _quality(name: str, own: np.ndarray, judged: JudgedDraws, seed: int = 0) -> RuleQuality:
+def _quality(name: str, rule_scores: np.ndarray, judged_draws: JudgedDraws, seed: int = 0) -> RuleQuality:
     """Return the weighted AUC of a rule's statistic, with a bootstrap interval over questions."""
-    weights, false = _weights(judged), judged.false
-    questions = judged.pairs.question[judged.places]
+    weights, false = _weights(judged_draws), judged_draws.false
+    questions = judged_draws.pairs.question[judged_draws.pair_rows]
     _, owner = np.unique(questions, return_inverse=True)
     rng = np.random.default_rng(seed)
     found = []
     for _ in range(RESAMPLES):
         times = np.bincount(rng.integers(owner.max() + 1, size=owner.max() + 1), minlength=owner.max() + 1)[owner]
         if (times * false).any() and (times * ~false).any():
-            found.append(_auc(own, false, weights * times))
+            found.append(_auc(rule_scores, false, weights * times))
     low, high = np.quantile(found, [0.025, 0.975])
-    return RuleQuality(name, _auc(own, false, weights), float(low), float(high))
+    return RuleQuality(name, _auc(rule_scores, false, weights), float(low), float(high))
 
 
 def _auc(values: np.ndarray, false: np.ndarray, weights: np.ndarray) -> float:
@@ -363,11 +368,11 @@ def _auc(values: np.ndarray, false: np.ndarray, weights: np.ndarray) -> float:
 
 
 def _choose(
-    judged: JudgedDraws,
+    judged_draws: JudgedDraws,
     rows: list[RuleRow],
     qualities: list[RuleQuality],
     scores: dict[str, np.ndarray],
-    own: dict[str, np.ndarray],
+    rule_scores: dict[str, np.ndarray],
     member: np.ndarray,
     level: float,
 ) -> RuleCurve:
@@ -393,7 +398,9 @@ def _choose(
         return RuleCurve(rows, qualities, None, why, None)
     to_paste = max((place for place in places if rows[place].rule.argument), key=gain, default=None)
     name, value = row.rule.name, row.rule.value
-    promise = _interval(judged, own[name] >= value, scores[name] >= value, member, 1 - (1 - level) / len(rows))[2]
+    promise = _interval(
+        judged_draws, rule_scores[name] >= value, scores[name] >= value, member, 1 - (1 - level) / len(rows)
+    )[2]
     why = (
         f"it drops {row.false_dropped:.0%} of the false negatives, keeps {row.true_kept:.0%} of the true ones and leaves "
         f"{row.questions_emptied / row.questions:.1%} of the questions without a negative, the best sum of all rows"

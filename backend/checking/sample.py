@@ -120,7 +120,7 @@ class JudgedDraws:
         return len(self.false)
 
     @property
-    def places(self) -> np.ndarray:
+    def pair_rows(self) -> np.ndarray:
         """(n,) index of each judged draw in the array of negative pairs."""
         return self.plan.draws[: len(self)]
 
@@ -160,7 +160,7 @@ def draw_sample(
     """
     if not 1 <= count <= MOST_DRAWS:
         raise Refused(f"draw 1 to {MOST_DRAWS:,} pairs, not {count:,}")
-    pairs = negative_pairs(checked_study.places)
+    pairs = negative_pairs(checked_study.occurrences)
     if not len(pairs):
         raise Refused("the file has no negatives, so there is nothing to judge")
     made = read_sample(checked_study)
@@ -192,10 +192,10 @@ def cell_of_each_pair(checked_study: CheckedStudy) -> np.ndarray:
     return result
 
 
-def _pair_ids(pairs: NegativePairs, places: np.ndarray) -> list[PairId]:
+def _pair_ids(pairs: NegativePairs, pair_rows: np.ndarray) -> list[PairId]:
     return [
         (question_id(question), passage_id(passage))
-        for question, passage in zip(pairs.question[places].tolist(), pairs.passage[places].tolist(), strict=True)
+        for question, passage in zip(pairs.question[pair_rows].tolist(), pairs.passage[pair_rows].tolist(), strict=True)
     ]
 
 
@@ -208,7 +208,7 @@ def judged_draws(checked_study: CheckedStudy, labels: Mapping[PairId, str]) -> J
     made = read_sample(checked_study)
     if made is None:
         return None
-    pairs = negative_pairs(checked_study.places)
+    pairs = negative_pairs(checked_study.occurrences)
     found = []
     for pair in _pair_ids(pairs, made.draws):
         if pair not in labels:
@@ -235,7 +235,7 @@ def estimate_rate(
     judged = judged_draws(checked_study, labels)
     if judged is None:
         return None
-    places = checked_study.places
+    places = checked_study.occurrences
     known = len(np.unique(places.keys[places.known_false]))
     total = len(judged.pairs) + known
     unsettled = int(judged.unsettled.sum())
@@ -248,46 +248,46 @@ def estimate_rate(
     return replace(none, estimate=middle, low=low, high=high)
 
 
-def forecast_widths(judged: JudgedDraws, rate: RateEstimate) -> list[WidthForecast]:
+def forecast_widths(judged_draws: JudgedDraws, rate: RateEstimate) -> list[WidthForecast]:
     """Forecast the interval of the rate after the next labels of the drawn pairs; nothing before FEWEST_JUDGED labels."""
-    count, member = len(judged), judged.plan.member
+    count, member = len(judged_draws), judged_draws.plan.member
     further = [labels for labels in FURTHER if count + labels <= len(member)]
     if count < FEWEST_JUDGED or not further:
         return []
     more = member[count : count + further[-1]]
-    widths = expected_half_widths(judged.false, judged.cells, more, judged.plan.cells, rate.level)
-    after = widths[:, np.array(further) - 1] * len(judged.pairs) / rate.pairs
+    widths = expected_half_widths(judged_draws.false, judged_draws.cells, more, judged_draws.plan.cells, rate.level)
+    after = widths[:, np.array(further) - 1] * len(judged_draws.pairs) / rate.pairs
     low, high = np.quantile(after, (0.05, 0.95), axis=0).tolist()
     return [WidthForecast(*each) for each in zip(further, after.mean(axis=0).tolist(), low, high, strict=True)]
 
 
 def interval(
-    false: np.ndarray, unsettled: np.ndarray, draws: np.ndarray, cells: Cells, level: float = LEVEL
+    false: np.ndarray, is_unsettled: np.ndarray, draws: np.ndarray, cells: Cells, level: float = LEVEL
 ) -> tuple[float, float, float]:
     """Return the estimate and the two ends of the interval after n draws.
 
     Pairs without a settled label count as true negatives for the lower end, and as false negatives for the upper end.
     """
-    if not unsettled.any():
+    if not is_unsettled.any():
         found = rate_sequence(false[None], draws[None], cells, level)
         return float(found.estimate[0, -1]), float(found.low[0, -1]), float(found.high[0, -1])
-    both = np.stack([false, false | unsettled])
+    both = np.stack([false, false | is_unsettled])
     found = rate_sequence(both, np.stack([draws, draws]), cells, level)
     middle = float(found.estimate[:, -1].mean())
     return middle, float(found.low[0, -1]), float(found.high[1, -1])
 
 
-def trace(judged: JudgedDraws, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def trace(judged_draws: JudgedDraws, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return for a chart the estimate and the ends of the interval after each label, three arrays (n,). They refer to
     the pairs that the sample is drawn from.
 
     Pairs without a settled label count as in `interval`.
     """
-    both = np.stack([judged.false, judged.false | judged.unsettled])
-    found = rate_sequence(both, np.stack([judged.cells, judged.cells]), judged.plan.cells, level)
+    both = np.stack([judged_draws.false, judged_draws.false | judged_draws.unsettled])
+    found = rate_sequence(both, np.stack([judged_draws.cells, judged_draws.cells]), judged_draws.plan.cells, level)
     return found.estimate.mean(axis=0), found.low[0], found.high[1]
 
 
-def unjudged(plan: SamplePlan, pairs: NegativePairs, labels: Mapping[PairId, str]) -> Sequence[PairId]:
+def unjudged_pairs(plan: SamplePlan, pairs: NegativePairs, labels: Mapping[PairId, str]) -> Sequence[PairId]:
     """Return the drawn pairs without a label, in the order of the draws."""
     return [pair for pair in _pair_ids(pairs, plan.draws) if pair not in labels]

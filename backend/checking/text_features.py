@@ -35,7 +35,9 @@ class GroupedTexts:
 
 @dataclass(frozen=True)
 class TextFeatures:
-    """The features of each passage of a block. The fields are those of `blindspot.backend.checking.pairs.Places`."""
+    """The features of each passage of a block. The fields are those of
+    `blindspot.backend.checking.pairs.PassageOccurrences`.
+    """
 
     overlap: np.ndarray
     shared: np.ndarray
@@ -73,7 +75,7 @@ def text_features(block: GroupedTexts, counts: WordCounts) -> TextFeatures:
     groups = block.group[arrays.numbers]
     return TextFeatures(
         _overlap(block, arrays, counts),
-        _shared(block, _mixed(arrays.hashes, groups), arrays.numbers, lengths),
+        _shared(block, _mix_hashes(arrays.hashes, groups), arrays.numbers, lengths),
         _similar(block, arrays, lengths, groups),
         lengths == 0,
     )
@@ -84,19 +86,19 @@ def _overlap(block: GroupedTexts, arrays: TokenArrays, counts: WordCounts) -> np
     frequency.
     """
     asked = token_arrays(block.questions)
-    _, first = np.unique(_mixed(asked.hashes, asked.numbers), return_index=True)
+    _, first = np.unique(_mix_hashes(asked.hashes, asked.numbers), return_index=True)
     first.sort()
     groups, words = asked.numbers[first], asked.hashes[first]
     weights = counts.weights(words)
     inside = np.zeros(_BITS, bool)
-    inside[_cell(_mixed(arrays.hashes, arrays.numbers), _BITS)] = True
+    inside[_cell(_mix_hashes(arrays.hashes, arrays.numbers), _BITS)] = True
     # Each passage with each word of its question.
     begins = np.searchsorted(groups, np.arange(len(block.questions) + 1))
     sizes = np.diff(begins)[block.group]
     texts = np.repeat(np.arange(len(block.texts)), sizes)
     offsets = np.arange(len(texts)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     place = begins[block.group][texts] + offsets
-    has = inside[_cell(_mixed(words[place], texts), _BITS)]
+    has = inside[_cell(_mix_hashes(words[place], texts), _BITS)]
     found = np.bincount(texts, weights[place] * has, minlength=len(block.texts))
     whole = np.bincount(groups, weights, minlength=len(block.questions))[block.group]
     overlap = np.divide(found, whole, out=np.zeros(len(found)), where=whole > 0)
@@ -131,7 +133,7 @@ def _similar(block: GroupedTexts, arrays: TokenArrays, lengths: np.ndarray, grou
     sizes = np.bincount(texts, minlength=len(block.texts))
     shortest = np.full(len(block.questions), np.iinfo(np.int64).max)
     np.minimum.at(shortest, block.group[block.positive], sizes[block.positive])
-    common = _common(block, _mixed(sequences, block.group[texts]), texts)
+    common = _common(block, _mix_hashes(sequences, block.group[texts]), texts)
     smaller = np.minimum(sizes, shortest[block.group])
     share = np.divide(common, smaller, out=np.zeros(len(sizes)), where=smaller > 0)
     share[block.positive] = 0
@@ -178,7 +180,7 @@ def _cell(keys: np.ndarray, size: int) -> np.ndarray:
     return result
 
 
-def _mixed(hashes: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+def _mix_hashes(hashes: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     mixed = (hashes ^ (numbers.astype(np.uint64) + np.uint64(1)) * _ODD) * np.uint64(0xBF58476D1CE4E5B9)
     result: np.ndarray = mixed ^ (mixed >> np.uint64(29))
     return result

@@ -22,7 +22,7 @@ def pair_similarity(checked_study: CheckedStudy, name: str, progress: Progress |
     Raises Missing if the study has no such encoder.
     """
     encoder = load_encoder(encoder_settings(checked_study.study, name))
-    pairs = negative_pairs(checked_study.places)
+    pairs = negative_pairs(checked_study.occurrences)
     asked, of_question = np.unique(pairs.question, return_inverse=True)
     texts = [question.text for question in checked_study.study.questions.with_ids(map(question_id, asked.tolist()))]
     questions = _unit(encoder.encode_questions(texts))

@@ -81,11 +81,11 @@ def plan_changes(
     if not why.any():
         return found
     relabel = relabel and file.layout.can_relabel
-    places = checked_study.places
+    places = checked_study.occurrences
     by_row: dict[int, list[int]] = defaultdict(list)
     for place in np.flatnonzero(why).tolist():
         by_row[int(places.row[place])].append(place)
-    spares = _spares(file, checked_study, why)
+    spares = _spare_negatives(file, checked_study, why)
     became: set[int] = set()
     for number, (_, values) in enumerate(file.file.rows()):
         if number not in by_row:
@@ -99,7 +99,7 @@ def plan_changes(
                 added.append(slot)
             false.append(slot)
             found.changes.append(_change(checked_study, place, int(why[place]), gains, rule, by))
-        rows = file.layout.changed(values, false, added, spares.get(int(places.question[by_row[number][0]]), ()))
+        rows = file.layout.corrected_rows(values, false, added, spares.get(int(places.question[by_row[number][0]]), ()))
         found.replacements[number] = rows
         found.unfilled += not rows and bool(added)
     return found
@@ -107,7 +107,7 @@ def plan_changes(
 
 def _reasons(checked_study: CheckedStudy, labels: Mapping[PairId, str], rule: MiningRule | None) -> np.ndarray:
     """Return for each passage in a row a code for the reason of its change, (n,) int8; 0 means no change."""
-    places = checked_study.places
+    places = checked_study.occurrences
     why = np.zeros(len(places), np.int8)
     if rule is not None:
         pairs = negative_pairs(places)
@@ -123,13 +123,15 @@ def _reasons(checked_study: CheckedStudy, labels: Mapping[PairId, str], rule: Mi
     return why
 
 
-def _spares(file: TrainingFile, checked_study: CheckedStudy, why: np.ndarray) -> dict[int, list[Cell]]:
+def _spare_negatives(
+    file: TrainingFile, checked_study: CheckedStudy, reason_codes: np.ndarray
+) -> dict[int, list[Cell]]:
     """Return true negatives of each question that changes, as replacements; {} for formats without replacements."""
     if type(file.layout).cell is RowLayout.cell:
         return {}
-    places = checked_study.places
-    wanted = np.unique(places.question[why > 0])
-    chosen = np.flatnonzero((why == 0) & ~places.positive & np.isin(places.question, wanted))
+    places = checked_study.occurrences
+    wanted = np.unique(places.question[reason_codes > 0])
+    chosen = np.flatnonzero((reason_codes == 0) & ~places.positive & np.isin(places.question, wanted))
     by_row: dict[int, list[int]] = defaultdict(list)
     seen: set[int] = set()
     count: dict[int, int] = defaultdict(int)
@@ -147,9 +149,9 @@ def _spares(file: TrainingFile, checked_study: CheckedStudy, why: np.ndarray) ->
 
 
 def _change(
-    checked_study: CheckedStudy, place: int, why: int, gains: bool, rule: MiningRule | None, by: str
+    checked_study: CheckedStudy, place: int, reason_code: int, gains: bool, rule: MiningRule | None, by: str
 ) -> FileChange:
-    places = checked_study.places
+    places = checked_study.occurrences
     question, passage = int(places.question[place]), int(places.passage[place])
     reasons = {
         JUDGED: "judged as an answer to the question",
@@ -164,13 +166,13 @@ def _change(
         question_id(question),
         passage_id(passage),
         "relabelled" if gains else "dropped",
-        reasons[why],
-        {JUDGED: by, BY_THE_FILE: "the file", BY_RULE: "the rule"}[why],
+        reasons[reason_code],
+        {JUDGED: by, BY_THE_FILE: "the file", BY_RULE: "the rule"}[reason_code],
     )
 
 
 def write_changed(
-    file: TrainingFile, checked_study: CheckedStudy, found: Changes, out: Path, card: str
+    file: TrainingFile, checked_study: CheckedStudy, all_changes: Changes, out: Path, card: str
 ) -> tuple[int, list[Path]]:
     """Write the changed file, the list of changes and the card. Returns the number of rows and the paths.
 
@@ -178,10 +180,10 @@ def write_changed(
     """
     if out.resolve() == file.path.resolve() or out.resolve() in file.path.resolve().parents:
         raise Refused(f"{out} is the file that was checked; choose another place")
-    rows = file.file.write(out, found.replacements)
+    rows = file.file.write(out, all_changes.replacements)
     changes, about = out.with_name(out.name + ".changes.jsonl"), out.with_name(out.name + ".card.md")
     with open_atomically(changes) as lines:
-        for change in found.changes:
+        for change in all_changes.changes:
             lines.write(
                 json.dumps({**change.__dict__, **_texts(checked_study.study, change)}, ensure_ascii=False) + "\n"
             )

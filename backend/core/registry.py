@@ -142,20 +142,20 @@ class Registry(Generic[T]):
                 self.failures.append(line)
                 print(f"blindspot: {line}; update or uninstall the package. Everything else works", file=sys.stderr)
 
-    def _register_loaded(self, loaded: object) -> None:
+    def _register_loaded(self, plugin: object) -> None:
         from types import ModuleType
 
-        if isinstance(loaded, ModuleType):
+        if isinstance(plugin, ModuleType):
             return  # it has registered its entries
-        if isinstance(loaded, (list, tuple)):
-            for each in loaded:
+        if isinstance(plugin, (list, tuple)):
+            for each in plugin:
                 self._register_loaded(each)
             return
-        if isinstance(loaded, type):
-            loaded = loaded()
+        if isinstance(plugin, type):
+            plugin = plugin()
         if self._check is not None:
-            self._check(loaded)
-        self.register(loaded)  # type: ignore[arg-type]
+            self._check(plugin)
+        self.register(plugin)  # type: ignore[arg-type]
 
 
 def _moved_import(error: Exception) -> str | None:

@@ -68,14 +68,14 @@ def interval_ends(low: float, high: float, separator: str = "\N{EN DASH}") -> st
     return f"{low:.{places}f}{separator}{high:.{places}f}"
 
 
-def signed_number(value: float, places: int = 1) -> str:
+def signed_number(value: float, decimals: int = 1) -> str:
     """Return a number with its sign for a sentence or a page, such as "+1.2" or "−0.3", with a real minus sign."""
-    return with_minus_sign(value, places, "+")
+    return with_minus_sign(value, decimals, "+")
 
 
-def with_minus_sign(value: float, places: int = 1, sign: Literal["", "+"] = "") -> str:
+def with_minus_sign(value: float, decimals: int = 1, sign: Literal["", "+"] = "") -> str:
     """Return a number with a real minus sign if it is negative."""
-    return f"{value:{sign}z.{places}f}".replace("-", "\N{MINUS SIGN}")
+    return f"{value:{sign}z.{decimals}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def signed_ends(low: float, high: float) -> str:
@@ -339,13 +339,13 @@ class FittingTable:
         cells = (self.headings[column], *(row[column] for row in self.rows))
         return max(cell_len(line) for cell in cells for line in cell.split("\n"))
 
-    def _part_of_table(self, first: int, columns: Sequence[int], titled: bool) -> RichTable:
+    def _part_of_table(self, first: int, columns: Sequence[int], has_title: bool) -> RichTable:
         from rich.box import SIMPLE_HEAD
         from rich.table import Table as RichTable
         from rich.text import Text
 
         result = RichTable(
-            title=Text(self.caption) if titled and self.caption else None,
+            title=Text(self.caption) if has_title and self.caption else None,
             title_justify="left",
             box=SIMPLE_HEAD,
             padding=(0, BETWEEN - 1, 0, 0),

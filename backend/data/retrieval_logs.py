@@ -150,28 +150,28 @@ class _Event:
     line: int
 
 
-def open_log(path: str | Path, chosen: Mapping[str, str] | None = None) -> OpenedLog:
+def open_log(path: str | Path, chosen_columns: Mapping[str, str] | None = None) -> OpenedLog:
     """Recognise the layout of a log.
 
     Args:
-        chosen: Columns of a table by the names of `TABLE`, where they have other names than the usual ones.
+        chosen_columns: Columns of a table by the names of `TABLE`, where they have other names than the usual ones.
 
     Raises BadInput for a file of unknown layout; the message names its columns.
     """
     path = Path(path)
     columns = columns_of(path)
-    for name in chosen or {}:
+    for name in chosen_columns or {}:
         if name not in TABLE:
             raise BadInput(f"{name!r} is no part of a log; choose {', '.join(TABLE)}", path)
-    if absent := next((column for column in (chosen or {}).values() if column not in columns), None):
+    if absent := next((column for column in (chosen_columns or {}).values() if column not in columns), None):
         raise BadInput(f"there is no column {absent!r}; the columns are {column_names(columns)}", path)
-    if not chosen:
+    if not chosen_columns:
         sample = [row for row in islice(_log_rows(path), LOOKED_AT) if not isinstance(row, BadInput)]
         for shape in SHAPES:
             marked = any(mark in row for _, row in sample for mark in shape.marks)
             if marked and next(_span_entries(sample, shape), None) is not None:
                 return OpenedLog(path, shape.name, shape, {})
-    taken = usual_columns(columns) | dict(chosen or {})
+    taken = usual_columns(columns) | dict(chosen_columns or {})
     if {"question", "chunks"} <= set(taken) and taken["question"] != taken["chunks"]:
         return OpenedLog(path, "table", None, taken)
     raise BadInput(

@@ -44,7 +44,7 @@ VALUES_HELD = 32  # arrays kept per run: a measure at a cut-off, 8 bytes a quest
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRun:
     """The measured questions of a run, and the rank of the first relevant passage of each.
 
     Attributes:
@@ -114,11 +114,11 @@ class Measured:
 
         return self._values.get_or_make((measure.name, k), compute_values)
 
-    def measure_other_run(self, name: str) -> Measured:
+    def measure_other_run(self, name: str) -> MeasuredRun:
         """Measure another run of the study with the same kind of relevance. Raises Missing for an unknown run."""
         return measure(self.study, name, self.kind, self.rule, self._questions_of(self.study.run(name)))
 
-    def without_questions(self, ids: Set[str], reason: str) -> Measured:
+    def without_questions(self, ids: Set[str], reason: str) -> MeasuredRun:
         """Return the same run without some questions, which are counted as left out with this reason."""
         visible = np.ones(len(self.questions), dtype=bool)
         hidden = rows_of(self.questions, sorted(ids))
@@ -138,20 +138,20 @@ def measure(
     relevance: Kind = "answers",
     rule: str = DEFAULT_RULE,
     questions: Sequence[Question] | None = None,
-) -> Measured:
+) -> MeasuredRun:
     """Measure a run. `questions` are the run's questions in its order, if the caller has them. Raises Missing for an
     unknown run or rule, and BadInput for an unknown kind of relevance.
     """
     run = study.run(name)
     judged = relevant(study, run, relevance, rule, questions)
-    return Measured(
+    return MeasuredRun(
         study, run, judged.kind, rule, judged.questions, judged.rows, first_hit(judged.relevant), judged.left_out
     )
 
 
 def measure_all(
     study: Study, names: Sequence[str], relevance: Kind = "answers", rule: str = DEFAULT_RULE
-) -> dict[str, Measured]:
+) -> dict[str, MeasuredRun]:
     """Measure several runs. Questions that occur in several runs are read once."""
     question_by_id: dict[str, Question] = {}
     result = {}
@@ -171,8 +171,8 @@ class Comparison:
     annotator who still has to judge.
     """
 
-    run_a: Measured
-    run_b: Measured
+    run_a: MeasuredRun
+    run_b: MeasuredRun
     questions: Sequence[Question]
     first_ranks_a: np.ndarray
     first_ranks_b: np.ndarray
@@ -181,7 +181,7 @@ class Comparison:
     with_evidence: bool = True
 
     @classmethod
-    def of_runs(cls, measured_a: Measured, measured_b: Measured) -> Comparison:
+    def of_runs(cls, measured_a: MeasuredRun, measured_b: MeasuredRun) -> Comparison:
         """Compare two measured runs. The comparison is empty if the runs were measured with different kinds of
         relevance.
         """
@@ -231,7 +231,7 @@ class Comparison:
         in_a, in_b = np.searchsorted(self.run_a.rows, self.rows_a), np.searchsorted(self.run_b.rows, self.rows_b)
         return self.run_a.values(measure, k)[in_a], self.run_b.values(measure, k)[in_b]
 
-    def measured_run(self, name: str) -> Measured:
+    def measured_run(self, name: str) -> MeasuredRun:
         """Return another run of the study, measured in the same way. The result is cached until the run is replaced.
         Raises Missing for an unknown run.
         """
@@ -244,7 +244,7 @@ class Comparison:
         return self._other_runs[key]
 
     @cached_property
-    def _other_runs(self) -> dict[tuple, Measured]:
+    def _other_runs(self) -> dict[tuple, MeasuredRun]:
         return {}
 
     @cached_property

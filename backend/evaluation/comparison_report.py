@@ -25,7 +25,7 @@ from blindspot.backend.evaluation.comparison import (
 from blindspot.backend.evaluation.comparison_words import conclusion, limits_sentence, method
 from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure, measure_named
 from blindspot.backend.evaluation.report import NO_RELATIONS
-from blindspot.backend.evaluation.saved_slices import saved
+from blindspot.backend.evaluation.saved_slices import saved_slices
 from blindspot.backend.evaluation.settings import By, ComparisonOptions, Kind
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
 from blindspot.backend.text.answers import DEFAULT_RULE
@@ -142,50 +142,55 @@ class ComparisonReport(Results):
         return [self.conclusion, self.reservation, *self.notes, self.method]
 
 
-def _figures_dict(paired: PairedFigures) -> dict:
-    estimate = paired.difference.estimate
-    if paired.measure is SUCCESS:
-        counts = {key: getattr(paired.flips, key) for key in FLIP_KEYS}
+def _figures_dict(paired_figures: PairedFigures) -> dict:
+    estimate = paired_figures.difference.estimate
+    if paired_figures.measure is SUCCESS:
+        counts = {key: getattr(paired_figures.flips, key) for key in FLIP_KEYS}
     else:
-        counts = dict(zip(BETTER_KEYS, _counts_of_better(paired), strict=True))
+        counts = dict(zip(BETTER_KEYS, _counts_of_better(paired_figures), strict=True))
     return {
-        "k": paired.k,
-        "n": paired.n,
-        "units": paired.units,
+        "k": paired_figures.k,
+        "n": paired_figures.n,
+        "units": paired_figures.units,
         **{
-            side: {paired.measure.name: each.value, "low": each.low, "high": each.high}
-            for side, each in (("a", paired.a), ("b", paired.b), ("oracle", paired.oracle))
+            side: {paired_figures.measure.name: each.value, "low": each.low, "high": each.high}
+            for side, each in (("a", paired_figures.a), ("b", paired_figures.b), ("oracle", paired_figures.oracle))
         },
         "difference": estimate.value,
         "low": estimate.low,
         "high": estimate.high,
-        "p": paired.difference.p,
-        "p_holm": paired.difference.p_adjusted,
-        "p_mcnemar": paired.difference.p_mcnemar,
+        "p": paired_figures.difference.p,
+        "p_holm": paired_figures.difference.p_adjusted,
+        "p_mcnemar": paired_figures.difference.p_mcnemar,
         **counts,
     }
 
 
-def _counts_of_better(paired: PairedFigures) -> tuple[int, int, int]:
+def _counts_of_better(paired_figures: PairedFigures) -> tuple[int, int, int]:
     """Return the number of questions on which A is better, B is better, and both are equal."""
-    a, b = paired.difference.only_a, paired.difference.only_b
-    return a, b, paired.n - a - b
+    a, b = paired_figures.difference.only_a, paired_figures.difference.only_b
+    return a, b, paired_figures.n - a - b
 
 
-def _row(name: str, paired: PairedFigures) -> list[object]:
-    counts: tuple[int, ...] = _counts_of_better(paired)
-    if paired.measure is SUCCESS:
-        counts = (paired.flips.both, paired.flips.only_a, paired.flips.only_b, paired.flips.neither)
-    n = n_value(paired.n, paired.units, paired.unit)
+def _row(name: str, paired_figures: PairedFigures) -> list[object]:
+    counts: tuple[int, ...] = _counts_of_better(paired_figures)
+    if paired_figures.measure is SUCCESS:
+        counts = (
+            paired_figures.flips.both,
+            paired_figures.flips.only_a,
+            paired_figures.flips.only_b,
+            paired_figures.flips.neither,
+        )
+    n = n_value(paired_figures.n, paired_figures.units, paired_figures.unit)
     return [
         name,
         n,
-        paired.a,
-        paired.b,
-        paired.difference.estimate,
-        paired.difference.p_shown,
+        paired_figures.a,
+        paired_figures.b,
+        paired_figures.difference.estimate,
+        paired_figures.difference.p_shown,
         *counts,
-        paired.oracle,
+        paired_figures.oracle,
     ]
 
 
@@ -269,7 +274,7 @@ def _rows_of_groups(study: Study, facts: Facts, grouping: By | None) -> tuple[di
     if grouping is None:
         return {}, {}
     if grouping == "slice":
-        slices = saved(study)
+        slices = saved_slices(study)
         if not slices:
             raise Missing("this study has no saved slices; save one on the Slices page, or give --slice")
         groups = {name: np.flatnonzero(facts.mask(slice_.expression)) for name, slice_ in slices.items()}

@@ -21,22 +21,24 @@ def where_words(k: int, measure: RankingMeasure = SUCCESS) -> str:
     return f"in the top {k}" if measure is SUCCESS else f"in {measure.title_at(k)}"
 
 
-def conclusion(paired: PairedFigures, run_a: str, run_b: str, tests: int = 1) -> str:
+def conclusion(paired_figures: PairedFigures, run_a: str, run_b: str, tests: int = 1) -> str:
     """Return one sentence with the conclusion about these two runs on this collection.
 
     Args:
-        tests: the number of tests that the p value of `paired` is adjusted for.
+        tests: the number of tests that the p value of `paired_figures` is adjusted for.
     """
-    estimate, k, p = paired.difference.estimate, paired.k, paired.difference.p_shown
+    estimate, k, p = paired_figures.difference.estimate, paired_figures.k, paired_figures.difference.p_shown
     if estimate.value is None:
         return "There are no questions, so there is no conclusion."
-    questions = paired.questions
+    questions = paired_figures.questions
     words = (
-        p_words(p) if paired.difference.p_adjusted is None else f"{p_words(p)} after Holm's method for {tests} tests"
+        p_words(p)
+        if paired_figures.difference.p_adjusted is None
+        else f"{p_words(p)} after Holm's method for {tests} tests"
     )
     _, low, high = estimate.percent
     if p > SURE:
-        where = where_words(k, paired.measure)
+        where = where_words(k, paired_figures.measure)
         none = f"Inconclusive over these {questions}: no significant difference between {run_a} and {run_b} {where} ({words}); "
         if low <= 0 <= high:
             return none + f"the 95% interval is {signed_ends(low, high)} points."
@@ -47,27 +49,27 @@ def conclusion(paired: PairedFigures, run_a: str, run_b: str, tests: int = 1) ->
     ahead, behind = (run_a, run_b) if estimate.value > 0 else (run_b, run_a)
     low, high = (low, high) if estimate.value > 0 else (-high, -low)
     better = f"finds a relevant passage in the top {k} more often than {behind}"
-    if paired.measure is not SUCCESS:
-        better = f"has a higher {paired.title} than {behind}"
+    if paired_figures.measure is not SUCCESS:
+        better = f"has a higher {paired_figures.title} than {behind}"
     return (
         f"Over these {questions} {ahead} {better}, by {100 * abs(estimate.value):.1f} points (95% interval {with_minus_sign(low)} "
         f"to {high:.1f}, {words}). On this collection the difference is significant."
     )
 
 
-def significance_sentence(paired: PairedFigures, tests: int) -> str:
+def significance_sentence(paired_figures: PairedFigures, tests: int) -> str:
     """Return the sentence below a comparison's headline: how many questions it rests on, and how significant it is."""
-    p, (_, low, high) = paired.difference.p_shown, paired.difference.estimate.percent
+    p, (_, low, high) = paired_figures.difference.p_shown, paired_figures.difference.estimate.percent
     after = f"{p_words(p)} after Holm's method for {tests} tests"
     if p <= SURE:
-        better = f"finds a relevant passage in the top {paired.k} more often"
-        if paired.measure is not SUCCESS:
-            better = f"has a higher {paired.title}"
-        return f"It {better} over these {paired.questions}; on this collection the difference is significant ({after})."
+        better = f"finds a relevant passage in the top {paired_figures.k} more often"
+        if paired_figures.measure is not SUCCESS:
+            better = f"has a higher {paired_figures.title}"
+        return f"It {better} over these {paired_figures.questions}; on this collection the difference is significant ({after})."
     adjusted = (
         "" if low <= 0 <= high else f", though this interval, which is not adjusted for the {tests} tests, excludes 0"
     )
-    return f"Inconclusive over these {paired.questions}: the difference is not significant ({after}){adjusted}."
+    return f"Inconclusive over these {paired_figures.questions}: the difference is not significant ({after}){adjusted}."
 
 
 def limits_sentence(kind: str, rule: str) -> str:

@@ -90,18 +90,18 @@ def frequency_points(comparison: Comparison, k: int) -> list[FrequencyPoint]:
     ]
 
 
-def _difference(paired: PairedFigures, names: tuple[str, str]) -> str:
-    estimate = paired.difference.estimate
+def _difference(paired_figures: PairedFigures, names: tuple[str, str]) -> str:
+    estimate = paired_figures.difference.estimate
     value, low, high = estimate.percent
-    if paired.difference.p > SURE:
+    if paired_figures.difference.p > SURE:
         return (
-            f"No difference between {names[0]} and {names[1]} in their top {paired.k} is established: "
+            f"No difference between {names[0]} and {names[1]} in their top {paired_figures.k} is established: "
             f"{signed_number(value)} points ({signed_ends(low, high)})."
         )
     low, high = sorted((abs(low), abs(high)))
     better, other = names if value > 0 else names[::-1]
     return (
-        f"{better} answers {abs(value):.1f} points more of the questions than {other} in its top {paired.k} "
+        f"{better} answers {abs(value):.1f} points more of the questions than {other} in its top {paired_figures.k} "
         f"({low:.1f} to {high:.1f})."
     )
 

@@ -100,11 +100,13 @@ class MissTable:
         counts = {name: max(run.cause_line(name).count for run in self.runs) for name in map(str, ORDER)}
         return [*sorted(counts, key=lambda name: -counts[name]), NONE]
 
-    def without_examples(self, hidden: Set[str]) -> MissTable:
-        """Return the table without the examples in `hidden`; the figures stay the same."""
+    def without_examples(self, hidden_questions: Set[str]) -> MissTable:
+        """Return the table without the examples in `hidden_questions`; the figures stay the same."""
 
         def hide_examples(line: CauseLine) -> CauseLine:
-            return replace(line, examples=tuple(example for example in line.examples if example not in hidden))
+            return replace(
+                line, examples=tuple(example for example in line.examples if example not in hidden_questions)
+            )
 
         return replace(self, runs=[replace(run, lines=list(map(hide_examples, run.lines))) for run in self.runs])
 

@@ -13,7 +13,7 @@ import numpy as np
 from blindspot.analysis.accuracy import Estimate, mean
 from blindspot.analysis.significance import difference
 from blindspot.backend.core.study import Study
-from blindspot.backend.evaluation.comparison import Measured, measure_all
+from blindspot.backend.evaluation.comparison import MeasuredRun, measure_all
 from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure, measure_named
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.text.answers import DEFAULT_RULE
@@ -110,7 +110,7 @@ def oracle(
     )
 
 
-def _values_of(measured_run: Measured, common: Sequence[str], measure: RankingMeasure, k: int) -> np.ndarray:
+def _values_of(measured_run: MeasuredRun, common: Sequence[str], measure: RankingMeasure, k: int) -> np.ndarray:
     """Return the value of each common question, (q,) bool or float64."""
     rows = {question.id: row for row, question in enumerate(measured_run.questions)}
     return np.asarray(measured_run.values(measure, k))[[rows[id] for id in common]]

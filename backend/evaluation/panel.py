@@ -30,7 +30,7 @@ from blindspot.backend.evaluation.comparison import (
     KS,
     SEED,
     Comparison,
-    Measured,
+    MeasuredRun,
     PairedFigures,
     by_group,
     figures_at,
@@ -52,12 +52,12 @@ class Panel:
     the rank of the first relevant passage, 0 for none.
     """
 
-    runs: dict[str, Measured]
+    runs: dict[str, MeasuredRun]
     questions: Sequence[Question]
     first_ranks: dict[str, np.ndarray]
 
     @classmethod
-    def of_runs(cls, runs: dict[str, Measured]) -> Panel:
+    def of_runs(cls, runs: dict[str, MeasuredRun]) -> Panel:
         """Combine measured runs. Raises BadInput if the runs were measured with different kinds of relevance, or share
         no question.
         """
@@ -232,7 +232,7 @@ class Curves:
         names["mentions"] = self.cut == "mentions" or any(point.min_frequency is not None for point in points)
         return [name for name, is_shown in names.items() if is_shown]
 
-    def known(self, series: str, point: Point) -> list[str]:
+    def known_cells(self, series: str, point: Point) -> list[str]:
         """Return a point's cells of `known_columns`."""
         low, high = point.min_frequency, point.max_frequency
         span = "" if low is None else f"{low:,}" if low == high else f"{low:,}\N{EN DASH}{high:,}"

@@ -57,7 +57,7 @@ def frequency_rows(curves: Curves, members: Sequence[str]) -> ResultTable:
     for series, by_run in curves.series.items():
         for number, point in enumerate(by_run[members[0]]):
             shares = [by_run[run][number].success for run in members]
-            rows.append([*curves.known(series, point), n_value(point.n, point.units, curves.unit), *shares])
+            rows.append([*curves.known_cells(series, point), n_value(point.n, point.units, curves.unit), *shares])
     return ResultTable(
         f"{curves.title}, %, with 95% interval; frequency by {curves.source}",
         [*curves.known_columns, "n", *members],

@@ -106,13 +106,15 @@ def _by_answers(study: Study, run: Run, rule: str, questions: Sequence[Question]
 
 
 def _by_gold(
-    study: Study, run: Run, requested_kind: Kind, questions: Sequence[Question], rejected: Mapping[str, Set[str]]
+    study: Study, run: Run, requested_kind: Kind, questions: Sequence[Question], rejected_gold: Mapping[str, Set[str]]
 ) -> Relevance:
     matrix, counts = gold_matrix(study.corpus, run.hits.ordinals, questions)
     had_gold = counts > 0
-    if rejected:
-        _take_out(study, rejected, run, questions, matrix, counts)
-    qrels = {pair: grade for pair, grade in _qrels_grades(study).items() if pair[1] not in rejected.get(pair[0], ())}
+    if rejected_gold:
+        _take_out(study, rejected_gold, run, questions, matrix, counts)
+    qrels = {
+        pair: grade for pair, grade in _qrels_grades(study).items() if pair[1] not in rejected_gold.get(pair[0], ())
+    }
     has_gold = columns_of(questions).has_gold
     judged = _without_relevant(qrels, questions) & ~has_gold
     rows = np.flatnonzero((counts > 0) | judged)
@@ -126,7 +128,7 @@ def _by_gold(
     }
     left_out = {reason: count for reason, count in reasons.items() if count}
     run_questions = take(questions, rows)
-    grades, ideal = _gold_grades(study, run, matrix[rows], counts[rows], rows, run_questions, qrels, rejected)
+    grades, ideal = _gold_grades(study, run, matrix[rows], counts[rows], rows, run_questions, qrels, rejected_gold)
     return Relevance(
         rows, matrix[rows], counts[rows], run_questions, "gold", requested_kind, None, left_out, grades, ideal
     )
@@ -134,7 +136,7 @@ def _by_gold(
 
 def _take_out(
     study: Study,
-    rejected: Mapping[str, Set[str]],
+    rejected_gold: Mapping[str, Set[str]],
     run: Run,
     questions: Sequence[Question],
     matrix: np.ndarray,
@@ -143,10 +145,10 @@ def _take_out(
     """Remove gold passages that people rejected from the (q, k) matrix of gold hits and from the (q,)
     counts, in place.
     """
-    held = study.corpus.ordinals({passage for passages in rejected.values() for passage in passages})
-    place = {id: row for row, id in enumerate(ids_of(questions)) if id in rejected}
+    held = study.corpus.ordinals({passage for passages in rejected_gold.values() for passage in passages})
+    place = {id: row for row, id in enumerate(ids_of(questions)) if id in rejected_gold}
     for id, row in place.items():
-        rows = {held[passage] for passage in rejected[id] if passage in held}
+        rows = {held[passage] for passage in rejected_gold[id] if passage in held}
         counts[row] -= len(rows)
         matrix[row] &= ~np.isin(run.hits.ordinals[row], sorted(rows))
 
@@ -167,7 +169,7 @@ def _gold_grades(
     rows: np.ndarray,
     questions: Sequence[Question],
     qrels: Mapping[tuple[str, str], int],
-    rejected: Mapping[str, Set[str]],
+    rejected_gold: Mapping[str, Set[str]],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return `grades` and `ideal` for relevance by gold, with the grades of imported qrels, or else 1."""
     ideal = (np.arange(counts.max(initial=0)) < counts[:, None]).astype(np.int16)
@@ -182,7 +184,7 @@ def _gold_grades(
         of_passage = {
             in_corpus[passage]: known.get((questions[i].id, passage), 1)
             for passage in questions[i].gold
-            if passage in in_corpus and passage not in rejected.get(questions[i].id, ())
+            if passage in in_corpus and passage not in rejected_gold.get(questions[i].id, ())
         }
         grades[i], ideal[i] = _row_of(of_passage, hits[rows[i]], ideal.shape[1])
     return grades, ideal

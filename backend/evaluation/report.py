@@ -396,15 +396,17 @@ def _slice_rows(study: Study, run: Run, relevance: Relevance) -> dict[str, tuple
     """Return the display name and the rows of each saved slice. Tags in a slice, which compare two runs, are evaluated
     with this run as both. Raises Missing if no slices are saved.
     """
-    from blindspot.backend.evaluation.comparison import Comparison, Measured
-    from blindspot.backend.evaluation.saved_slices import saved
+    from blindspot.backend.evaluation.comparison import Comparison, MeasuredRun
+    from blindspot.backend.evaluation.saved_slices import saved_slices
     from blindspot.backend.evaluation.slices import Facts
 
-    slices = saved(study)
+    slices = saved_slices(study)
     if not slices:
         raise Missing("this study has no saved slices; save one on the Slices page")
     rule, first = relevance.rule or DEFAULT_RULE, accuracy.first_hit(relevance.relevant)
-    itself = Measured(study, run, relevance.kind, rule, relevance.questions, relevance.rows, first, relevance.left_out)
+    itself = MeasuredRun(
+        study, run, relevance.kind, rule, relevance.questions, relevance.rows, first, relevance.left_out
+    )
     facts = Facts(Comparison.of_runs(itself, itself), min(5, run.hits.k))
     return {
         name: (f"{name} ({each.expression})", np.flatnonzero(facts.mask(each.expression)))

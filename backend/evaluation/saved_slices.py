@@ -24,7 +24,7 @@ class SavedSlice:
     made: str
 
 
-def saved(study: Study) -> dict[str, SavedSlice]:
+def saved_slices(study: Study) -> dict[str, SavedSlice]:
     """Return the saved slices by name, oldest first. Raises BadInput for a damaged file."""
     return read_named(study, FILE, "slices", _slice_of)
 
@@ -35,16 +35,16 @@ def _slice_of(record: dict[str, Any]) -> SavedSlice:
     return SavedSlice(**record)
 
 
-def read_named(study: Study, file: str, what: str, read: Callable[[dict[str, Any]], Named]) -> dict[str, Named]:
+def read_named(study: Study, file: str, noun: str, read: Callable[[dict[str, Any]], Named]) -> dict[str, Named]:
     """Return what is saved under names in a file of the study, oldest first. Raises BadInput for a damaged file."""
     path = study.folder / file
     if not path.is_file():
         return {}
     try:
-        return {each["name"]: read(each) for each in read_json(path)[what]}
+        return {each["name"]: read(each) for each in read_json(path)[noun]}
     except (KeyError, TypeError, IndexError) as error:
         raise BadInput(
-            f"is not a list of {what}; repair the file, or delete it to start with an empty list", path
+            f"is not a list of {noun}; repair the file, or delete it to start with an empty list", path
         ) from error
 
 
@@ -65,7 +65,7 @@ def save(study: Study, name: str, expression: str, replace: bool = False, by: st
         raise BadInput(f"the slice cannot be read: {error}") from None
     result = SavedSlice(name, plain, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
     with study.lock_part("slices"):
-        known = saved(study)
+        known = saved_slices(study)
         if name in known and not replace:
             raise Refused(f"a slice named {name!r} already exists; choose another name, or delete the old slice first")
         _write(study, {**known, name: result})
@@ -76,7 +76,7 @@ def delete(study: Study, name: str, by: str | None = None) -> None:
     """Delete a saved slice. Raises Missing for an unknown name, and Refused if `by` may not delete slices."""
     require(study, by, "save slices")
     with study.lock_part("slices"):
-        known = saved(study)
+        known = saved_slices(study)
         if name not in known:
             raise Missing(f"no slice named {name!r}")
         _write(study, {key: each for key, each in known.items() if key != name})

@@ -100,20 +100,20 @@ def find_in_runs(
     relevance: Kind = "answers",
     rule: str = DEFAULT_RULE,
     slice: str = "",
-    hidden: frozenset[str] = frozenset(),
+    hidden_questions: frozenset[str] = frozenset(),
     with_evidence: bool = True,
 ) -> SliceReport:
     """Find the slices in which the difference between two runs is not the same as elsewhere.
 
     Args:
-        hidden: questions that the reader still has to judge; they are left out.
+        hidden_questions: questions that the reader still has to judge; they are left out.
         with_evidence: see `Comparison`.
 
     Raises Missing for an unknown run, and BadInput for an invalid argument.
     """
     measured = measure_all(study, runs, relevance, rule)
-    if hidden:
-        measured = {name: each.without_questions(hidden, STILL_TO_JUDGE) for name, each in measured.items()}
+    if hidden_questions:
+        measured = {name: each.without_questions(hidden_questions, STILL_TO_JUDGE) for name, each in measured.items()}
     compared = replace(Comparison.of_runs(measured[runs[0]], measured[runs[1]]), with_evidence=with_evidence)
     if not len(compared):
         raise BadInput(f"{' and '.join(runs)} share no question measured by {compared.run_a.kind} that you may see")

@@ -114,7 +114,7 @@ def interval(found_slice: FoundSlice) -> str:
     return signed_ends(100 * estimate.low, 100 * estimate.high)
 
 
-def merged(slices: FoundSlices, facts: Facts) -> list[tuple[FoundSlice, list[FoundSlice]]]:
+def merge_nested(slices: FoundSlices, facts: Facts) -> list[tuple[FoundSlice, list[FoundSlice]]]:
     """Merge nested slices that differ in the same direction. Return each remaining slice with the slices merged into
     it.
 

@@ -330,15 +330,15 @@ class Facts:
         unless people agree on another label.
         """
         result = gold.copy()
-        known = self.study.corpus.ordinals({each.passage for _, each in self._judged})
-        for row, each in self._judged:
+        known = self.study.corpus.ordinals({each.passage for _, each in self._settled_labels})
+        for row, each in self._settled_labels:
             ordinal = known.get(each.passage)
             if ordinal is not None:
                 result[row, ordinals[row] == ordinal] = labels is None or each.label in labels
         return result
 
     @cached_property
-    def _judged(self) -> list[tuple[int, Consensus]]:
+    def _settled_labels(self) -> list[tuple[int, Consensus]]:
         """Return the agreed or adjudicated labels of these questions' pairs, each with the row of its question."""
         settled = [each for each in Labels(self.study.labels_path).consensus() if each.label is not None]
         rows = rows_of(self.comparison.questions, [each.question for each in settled])

@@ -266,7 +266,7 @@ class PaperClaim:
             raise ValueError(
                 f"{expected_better.shape[1]} and {expected_worse.shape[1]} items cannot be compared pair by pair"
             )
-        estimate = crossed_mean(expected_better - expected_worse, units, confidence, signed=True)
+        estimate = crossed_mean(expected_better - expected_worse, units, confidence, is_signed=True)
         return self.judge_estimate(
             estimate, max(len(expected_better), len(expected_worse)) if trained else MIN_SEEDS, confidence
         )

@@ -184,14 +184,16 @@ def trained_ranks(settings: FeatureJudgeSettings) -> int:
     return max(settings.depth, RERANK_DEPTH)
 
 
-def reference_questions(study: Study, run: Run, learned: Sequence[Question]) -> list[Question]:
+def reference_questions(study: Study, run: Run, training_questions: Sequence[Question]) -> list[Question]:
     """Return training questions whose lists are used only to standardise features; [] if the judge is already trained
     on enough lists.
     """
-    if len(learned) >= REFERENCE_LISTS:
+    if len(training_questions) >= REFERENCE_LISTS:
         return []
-    known = {question.id for question in learned}
-    more = [id for id in trainable_questions(study, run) if id not in known][: REFERENCE_LISTS - len(learned)]
+    known = {question.id for question in training_questions}
+    more = [id for id in trainable_questions(study, run) if id not in known][
+        : REFERENCE_LISTS - len(training_questions)
+    ]
     return study.questions.with_ids(more)
 
 

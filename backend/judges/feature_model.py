@@ -127,6 +127,8 @@ def fit_model(examples: Examples, settings: FeatureJudgeSettings) -> tuple[Featu
 
     Raises Refused if there are too few labelled questions.
     """
+    from threadpoolctl import threadpool_limits
+
     if examples.labelled_questions < 2 or not (examples.truth == NEGATIVE).any():
         raise Refused(
             "the judge needs at least 2 training questions with a known positive in their list, and negatives beside "
@@ -136,7 +138,7 @@ def fit_model(examples: Examples, settings: FeatureJudgeSettings) -> tuple[Featu
     judged = ~(examples.features[:, RANK] > settings.depth)
     scores = np.full(len(examples), np.nan)
     folds = _folds(examples.questions, settings.folds, settings.seed)
-    with ThreadPoolExecutor(processors()) as pool:
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(processors()) as pool:
         whole = pool.submit(fit_ranker, examples, settings)
         rankers = list(pool.map(lambda fold: _fit_without(examples, fold, settings), folds))
         ranker = whole.result()

@@ -278,7 +278,7 @@ class _QuestionWords:
     mass: float
     rare: list[str]
     bigrams: list[str]
-    joined: str
+    joined_words: str
 
     @classmethod
     def from_question(cls, question: list[str], weights: WordWeights) -> _QuestionWords:
@@ -302,12 +302,12 @@ class _QuestionWords:
             sum(weight[word] for word in either) / mass,
             sum(word in either for word in self.rare),
             sum(word in in_text for word in self.rare),
-            float(p.title_length > 0 and p.joined_title in self.joined),
+            float(p.title_length > 0 and p.joined_title in self.joined_words),
             p.title_length,
             len(in_title) / len(p.title) if p.title else 0.0,
             sum(pairs),
             p.text_length,
-            float(len(p.core) > len("  ") and p.core in self.joined),
+            float(len(p.core) > len("  ") and p.core in self.joined_words),
             self._longest_run(pairs, in_text) / mass,
             math.log1p(sum(p.joined_text.count(f" {word} ") for word in self.rare if word in in_text)),
             float(p.title_length > 0 and p.joined_text.startswith((p.joined_title, p.core))),

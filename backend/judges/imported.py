@@ -298,8 +298,8 @@ class ImportedKind(StoredJudgeKind):
     help = "judgements of another tool, from a file"
     run_job = None
 
-    def card(self, name: str, about: Manifest, scored: bool) -> JudgeCard:
-        return JudgeCard(name, KIND, str(about.get("file", "")), False, None, scored)
+    def card(self, name: str, manifest: Manifest, has_scores: bool) -> JudgeCard:
+        return JudgeCard(name, KIND, str(manifest.get("file", "")), False, None, has_scores)
 
     def open(self, study: Study, name: str, device: str | None = None) -> ImportedJudge:
         return ImportedJudge(study, name)

@@ -100,10 +100,10 @@ class StoredJudgeKind(JudgeKind):
         return [self.card(name, about, name in scored) for name, about in stored_judges(study, self.name).items()]
 
     @abstractmethod
-    def card(self, name: str, about: Manifest, scored: bool) -> JudgeCard:
-        """Return the card of a judge. about: its manifest. scored: whether the study has its scores."""
+    def card(self, name: str, manifest: Manifest, has_scores: bool) -> JudgeCard:
+        """Return the card of a judge. manifest: its manifest. has_scores: whether the study has its scores."""
 
-    def thresholds(self, about: Manifest) -> tuple[float, float]:
+    def thresholds(self, manifest: Manifest) -> tuple[float, float]:
         """Return two thresholds: a passage with a score below the first is a negative, and from the second on a
         positive.
         """

@@ -67,7 +67,7 @@ class LabelledLists:
     truth: np.ndarray
 
     @property
-    def labelled(self) -> np.ndarray:
+    def is_labelled(self) -> np.ndarray:
         """Return which pairs people labelled positive or negative without a dispute, (n,) bool."""
         return (self.truth == POSITIVE) | (self.truth == NEGATIVE)
 
@@ -122,7 +122,7 @@ def fit_label_model(
 
 def fit_to_pairs(pairs: LabelledLists, seed: int = 0) -> LabelModel:
     """Fit the model to the labelled pairs of some lists."""
-    known = pairs.labelled
+    known = pairs.is_labelled
     return fit_label_model(pairs.features[known], pairs.truth[known] == POSITIVE, pairs.features, pairs.prior, seed)
 
 
@@ -187,24 +187,28 @@ def flatten_lists(
     lists: Lists,
     features: np.ndarray,
     answers: np.ndarray,
-    named: np.ndarray,
+    names_subject: np.ndarray,
     truth: np.ndarray,
     gold: Sequence[set[int]],
 ) -> LabelledLists:
-    """Flatten lists to pairs, without gold passages. features: (q, k, f). answers, named, truth: (q, k). gold: the rows
-    of each question's gold passages.
+    """Flatten lists to pairs, without gold passages. features: (q, k, f). answers, names_subject, truth: (q, k). gold:
+    the rows of each question's gold passages.
     """
     is_gold = np.array([[row in known for row in rows] for rows, known in zip(lists.rows.tolist(), gold, strict=True)])
     places = np.argwhere((lists.rows >= 0) & ~is_gold)
     i, j = places.T
     has_answers = np.array([bool(question.answers) for question in lists.questions], bool)[i]
     has_subject = np.array([bool(question.subject) for question in lists.questions], bool)[i]
-    columns = [np.nan_to_num(features[i, j]), answers[i, j][:, None], named[i, j][:, None]]
+    columns = [np.nan_to_num(features[i, j]), answers[i, j][:, None], names_subject[i, j][:, None]]
     calibration = Calibration()
     pair_evidence: list[Evidence] = [
         _pair_evidence(*known)
         for known in zip(
-            has_answers.tolist(), has_subject.tolist(), answers[i, j].tolist(), named[i, j].tolist(), strict=True
+            has_answers.tolist(),
+            has_subject.tolist(),
+            answers[i, j].tolist(),
+            names_subject[i, j].tolist(),
+            strict=True,
         )
     ]
     prior = np.array(
@@ -213,10 +217,10 @@ def flatten_lists(
     return LabelledLists(lists, places, np.hstack(columns).astype(np.float64), prior, truth[i, j])
 
 
-def _pair_evidence(has_answers: bool, has_subject: bool, answer: bool, named: bool) -> Evidence:
+def _pair_evidence(has_answers: bool, has_subject: bool, answer: bool, contains_subject: bool) -> Evidence:
     if not has_answers:
         return None, None
-    return (True, named if has_subject else None) if answer else (False, None)
+    return (True, contains_subject if has_subject else None) if answer else (False, None)
 
 
 @dataclass(frozen=True)
@@ -260,7 +264,7 @@ def learn_label_judge(
     refuse_taken(study, name, KIND, replace)
     pairs = labelled_pairs(study, run, encoder, last_event=until, progress=progress)
     model = fit_to_pairs(pairs, seed)
-    labels, positives = int(pairs.labelled.sum()), int((pairs.truth == POSITIVE).sum())
+    labels, positives = int(pairs.is_labelled.sum()), int((pairs.truth == POSITIVE).sum())
     if not labels:
         raise Refused(
             f"nobody has labelled a passage of the first {DEPTH} ranks of {run!r} for a training question; label some "
@@ -340,7 +344,7 @@ def _right_out_of_fold(pairs: LabelledLists, seed: int) -> tuple[float | None, f
     """Return the cross-validated share of labels predicted correctly, with its interval. Each label is predicted by a
     model that was trained without labels of the same question.
     """
-    known = np.flatnonzero(pairs.labelled)
+    known = np.flatnonzero(pairs.is_labelled)
     questions = np.unique(pairs.places[known, 0])
     if len(questions) < 2 * FOLDS:
         return None, None, None
@@ -372,11 +376,11 @@ class LabelJudgeKind(StoredJudgeKind):
     help = "what people's labels of some pairs say about the other pairs, with answer match and subject"
     run_job = staticmethod(judge_with_labels)
 
-    def card(self, name: str, about: Manifest, scored: bool) -> JudgeCard:
-        return JudgeCard(name, KIND, about["run"], True, about["base_rate"], scored)
+    def card(self, name: str, manifest: Manifest, has_scores: bool) -> JudgeCard:
+        return JudgeCard(name, KIND, manifest["run"], True, manifest["base_rate"], has_scores)
 
-    def thresholds(self, about: Manifest) -> tuple[float, float]:
-        return float(about["keep_below"]), float(about["propose_above"])
+    def thresholds(self, manifest: Manifest) -> tuple[float, float]:
+        return float(manifest["keep_below"]), float(manifest["propose_above"])
 
     def open(self, study: Study, name: str, device: str | None = None) -> Judge:
         if not is_label_judge(study, name):

@@ -104,22 +104,22 @@ def measure_judges(study: Study, names: Sequence[str] | None = None, sample: Sam
     return JudgeTable(chosen, len(drawn.pairs), len({question for question, _ in drawn.pairs}), judges)
 
 
-def drawn_sample(study: Study, requested: Sample | None) -> tuple[Sample, SamplePairs]:
+def drawn_sample(study: Study, kind: Sample | None) -> tuple[Sample, SamplePairs]:
     """Return the kind of sample and the pairs on which judges are measured. Raises the same errors as
     `measure_judges`.
     """
-    if requested is not None and requested not in SAMPLES:
-        raise Refused(f"--sample must be {' or '.join(SAMPLES)}, not {requested!r}")
+    if kind is not None and kind not in SAMPLES:
+        raise Refused(f"--sample must be {' or '.join(SAMPLES)}, not {kind!r}")
     labels = Labels(study.labels_path)
     settled = {(pair.question, pair.passage): pair.label for pair in labels.consensus() if pair.label in SETTLED}
     if not settled:
         raise Missing("people have settled no pair yet, so no judge can be measured; label some on Judge")
-    if requested != "settled":
+    if kind != "settled":
         audited = [(pair, probability) for pair, probability in audited_pairs(study) if pair in settled]
         if audited:
             pairs = [pair for pair, _ in audited]
             return "audit", SamplePairs(pairs, [settled[pair] or "" for pair in pairs], [p for _, p in audited])
-        if requested == "audit":
+        if kind == "audit":
             raise Refused(
                 "no question of a random audit is judged completely yet; judge them, or give --sample settled"
             )

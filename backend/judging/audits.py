@@ -210,11 +210,11 @@ def as_one_sample(draws: list[tuple[str, Item]], settings: dict[str, dict[str, A
     return combined
 
 
-def _probability(sampled: Item | Candidate) -> float:
+def _probability(item: Item | Candidate) -> float:
     """Return the inclusion probability of a question or passage, which is always set in an audit arm."""
-    if sampled.inclusion_probability is None:
-        raise ValueError(f"{sampled} was not sampled")
-    return sampled.inclusion_probability
+    if item.inclusion_probability is None:
+        raise ValueError(f"{item} was not sampled")
+    return item.inclusion_probability
 
 
 def _with_probability(item: Item, share: float) -> Item:

@@ -197,15 +197,15 @@ class BatchBuilder:
         known = self._ordinals({passage for _, passage in settled})
         return {(question, known[passage]) for question, passage in settled if passage in known}
 
-    def _probability(self, judged: float | None, pooled: PooledPassage) -> float:
+    def _probability(self, judge_probability: float | None, passage: PooledPassage) -> float:
         """Return P(false negative): the estimate from answer match, subject and rank, combined with the judge's
         probability if there is one.
         """
-        if judged is None:
-            return self.calibration.probability(pooled.answer_evidence, pooled.rank)
+        if judge_probability is None:
+            return self.calibration.probability(passage.answer_evidence, passage.rank)
         if not self.evidence.pooled_judge:
-            return judged
-        return self.calibration.with_judge(judged, pooled.answer_evidence, pooled.rank)
+            return judge_probability
+        return self.calibration.with_judge(judge_probability, passage.answer_evidence, passage.rank)
 
     def _free_passages(self) -> list[str]:
         return [id for id in self.frame if id not in self.used and id not in self.waiting]

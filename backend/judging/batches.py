@@ -238,11 +238,11 @@ def questions_of(
     ]
 
 
-def _eligible_questions(study: Study, searched: AbstractSet[str], settings: BatchSettings) -> list[Question]:
+def _eligible_questions(study: Study, searched_ids: AbstractSet[str], settings: BatchSettings) -> list[Question]:
     """Return the questions that the runs searched and that are in the splits and the slice of the settings."""
     asked = settings.slice
     questions = study.questions.all() if asked is None else study.questions.with_ids(dict.fromkeys(asked))
-    return [q for q in questions if q.id in searched and (not settings.splits or q.split in settings.splits)]
+    return [q for q in questions if q.id in searched_ids and (not settings.splits or q.split in settings.splits)]
 
 
 def _refuse_absent(noun: str, names: Sequence[str], known_names: AbstractSet[str]) -> None:

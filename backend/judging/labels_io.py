@@ -313,9 +313,9 @@ class _LabelImporter:
             return "an undo must refer to an event of the same annotator and pair that is not itself an undo"
         return None
 
-    def _is_same_event(self, stored: EventRow, event: EventRow) -> bool:
+    def _is_same_event(self, stored_event: EventRow, event: EventRow) -> bool:
         undoes = None if event.undoes is None else self.known.get(event.undoes)
-        return _event_content(stored) == _event_content(event) and stored.undoes == undoes
+        return _event_content(stored_event) == _event_content(event) and stored_event.undoes == undoes
 
 
 def _event_number(event: EventRow) -> int:

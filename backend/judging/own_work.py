@@ -83,17 +83,17 @@ def _comparisons_with_others(label_events: Sequence[EventRow], annotator: str) -
     ]
 
 
-def _agreement_with_others(study: Study, compared: Sequence[tuple[str, bool]]) -> str:
-    if len(compared) < MIN_COMPARED:
+def _agreement_with_others(study: Study, comparisons: Sequence[tuple[str, bool]]) -> str:
+    if len(comparisons) < MIN_COMPARED:
         return f"fewer than {MIN_COMPARED} labels of others on your passages"
-    return _agreement_sentence(share_of_equal_labels(study, compared), "labels of others on your passages", "yours")
+    return _agreement_sentence(share_of_equal_labels(study, comparisons), "labels of others on your passages", "yours")
 
 
-def _agreement_sentence(rate: Rate, what: str, other_noun: str) -> str:
+def _agreement_sentence(rate: Rate, noun: str, other_noun: str) -> str:
     share = rate.value or 0.0
     same = round(share * rate.passages)
     interval = "" if rate.low is None or rate.high is None else f", 95% interval {rate.low:.0%} to {rate.high:.0%}"
-    return f"{same:,} of {rate.passages:,} {what} {noun_form(same, 'equals', 'equal')} {other_noun} ({share:.0%}{interval})"
+    return f"{same:,} of {rate.passages:,} {noun} {noun_form(same, 'equals', 'equal')} {other_noun} ({share:.0%}{interval})"
 
 
 def _change_sentence(labels: Labels, own_events: Sequence[EventRow]) -> str:

@@ -109,14 +109,14 @@ def rank_group(rank: int) -> int:
     return bisect_left(RANK_STEPS, rank)
 
 
-def false_negative_cost(pooled: PooledPassage, expected_draws: float) -> float:
+def false_negative_cost(passage: PooledPassage, expected_draws: float) -> float:
     """Return the cost if this passage is a false negative: 1, plus HARM_TRAINED if training uses it as a negative, plus
     HARM_ABOVE_GOLD if a run ranks it above the gold passages.
 
     Args:
         expected_draws: how likely a step of training draws the passage as a negative, from 0 to 1.
     """
-    return 1.0 + HARM_TRAINED * expected_draws + HARM_ABOVE_GOLD * pooled.above_gold
+    return 1.0 + HARM_TRAINED * expected_draws + HARM_ABOVE_GOLD * passage.above_gold
 
 
 def _posterior_odds(probability: float) -> float:

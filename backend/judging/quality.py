@@ -218,14 +218,14 @@ def missed_positives(labels: Labels) -> tuple[int, int]:
     return sum(label != "positive" for label in counted), len(counted)
 
 
-def share_of_equal_labels(study: Study, compared: Sequence[tuple[str, bool]]) -> Rate:
+def share_of_equal_labels(study: Study, comparisons: Sequence[tuple[str, bool]]) -> Rate:
     """Return the share of equal labels, with a bootstrap interval over units of observation.
 
     Args:
-        compared: The question of each compared passage, and whether its two labels are the same.
+        comparisons: The question of each compared passage, and whether its two labels are the same.
     """
-    same = np.array([is_same for _, is_same in compared], dtype=bool)
-    asked = [question for question, _ in compared]
+    same = np.array([is_same for _, is_same in comparisons], dtype=bool)
+    asked = [question for question, _ in comparisons]
     units = units_by_id(study, asked)
     return rate(same, np.ones(len(same), dtype=bool), np.ones(len(same)), np.array(asked, dtype=str), units=units)
 
@@ -323,7 +323,7 @@ def _annotator_stats(
     )
 
 
-def annotator_stats(name: str, events: Sequence[EventRow], repeated: int, same_labels: int) -> AnnotatorStats:
+def annotator_stats(name: str, events: Sequence[EventRow], repeat_count: int, same_labels: int) -> AnnotatorStats:
     """Return the statistics of one annotator's labels that were not undone."""
     sizes = Counter(event.gesture for event in events)
     times = {event.gesture: event.milliseconds for event in events if event.milliseconds is not None}
@@ -340,6 +340,6 @@ def annotator_stats(name: str, events: Sequence[EventRow], repeated: int, same_l
         len(per_label),
         median(per_label) / 1000 if per_label else None,
         len(per_label) * 3_600_000 / spent if spent else None,
-        repeated,
+        repeat_count,
         same_labels,
     )

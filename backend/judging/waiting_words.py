@@ -47,14 +47,14 @@ def reassignment_sentence(result: Reassignment) -> str:
 
 
 def _waiting_sentence(
-    count: int, reserved: str | None, names: Sequence[str], missing: int, known_names: dict[str, Person]
+    count: int, holder: str | None, names: Sequence[str], missing: int, known_names: dict[str, Person]
 ) -> str:
     questions = quantity(count, "question")
-    if reserved is not None:
+    if holder is not None:
         verb = noun_form(count, "is", "are")
-        if reserved in names:
-            return f"{questions} {verb} reserved for {reserved}."
-        return f"{questions} {verb} reserved for {reserved}, who {_waiting_reason(known_names.get(reserved), count)}."
+        if holder in names:
+            return f"{questions} {verb} reserved for {holder}."
+        return f"{questions} {verb} reserved for {holder}, who {_waiting_reason(known_names.get(holder), count)}."
     if len(names) >= missing:
         more = "" if missing == 1 else f"{missing} of "
         return f"{questions} {noun_form(count, 'waits', 'wait')} for {more}{_any_of(names)}."

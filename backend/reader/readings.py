@@ -185,7 +185,7 @@ def tuned_k(reading: MeasuredReading) -> TunedK:
 
 
 @dataclass(frozen=True, slots=True)
-class BothAnswer:
+class ReadingComparison:
     """Exact match of two readings on the same questions, and the difference."""
 
     n: int
@@ -200,7 +200,7 @@ def compare_readings(
     k: int,
     grouping: Group | None = None,
     kept_ids: set[str] | None = None,
-) -> dict[str, BothAnswer]:
+) -> dict[str, ReadingComparison]:
     """Compare two readings on the questions that are measured in both: overall ("all"), or by group with Holm-adjusted
     p values.
 
@@ -234,7 +234,7 @@ def compare_readings(
         else {}
     )
     return {
-        name: BothAnswer(
+        name: ReadingComparison(
             len(group),
             proportion(exact_a[group], units[group]),
             proportion(exact_b[group], units[group]),

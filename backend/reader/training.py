@@ -93,7 +93,7 @@ def train_reader(
 def train(
     start: str,
     examples: ReaderExamples,
-    place: TrainingFolders,
+    folders: TrainingFolders,
     settings: ReaderSettings | None = None,
     left_out: dict[str, int] | None = None,
 ) -> TrainedReader:
@@ -108,7 +108,7 @@ def train(
     from blindspot.backend.reader.trainer import FIGURE
 
     require("train")
-    target, working, on = place.target, place.working, training_device(place.device)
+    target, working, on = folders.target, folders.working, training_device(folders.device)
     settings = settings or ReaderSettings()
     settings = replace(settings, passages=settings.passages_on(on))
     arguments = training_arguments(TrainingArguments, working, settings, on, FIGURE)
@@ -119,10 +119,10 @@ def train(
     with readable_training_errors(settings.batch):
         model = start_reader(start, settings.layers, settings.tokens, settings.seed)
         sampler = batch_sampler(len(training), settings)
-        request = training_request(start, settings, examples.digest, place.about)
-        checkpoint = load_checkpoint(working, request, place.restart)
+        request = training_request(start, settings, examples.digest, folders.about)
+        checkpoint = load_checkpoint(working, request, folders.restart)
         dataset = NegativeSampler(training, settings.passages_on(on) - 1, settings.seed)
-        _run_trainer(model, arguments, settings, dataset, sampler, held_out, checkpoint, place.main_process_progress)
+        _run_trainer(model, arguments, settings, dataset, sampler, held_out, checkpoint, folders.main_process_progress)
         facts = training_facts(KIND, target.name, sampler, on, began)
         sizes: dict[str, Any] = {"held_out": len(held_out), "questions": len(training), "left_out": left_out or {}}
         result = TrainedReader(

@@ -11,7 +11,7 @@ import numpy as np
 
 from blindspot.analysis.accuracy import success_from_ranks
 from blindspot.backend.core.study import Study
-from blindspot.backend.evaluation.comparison import Comparison, Measured
+from blindspot.backend.evaluation.comparison import Comparison, MeasuredRun
 from blindspot.backend.evaluation.miss_facts import MissExplanation, explain_question, namesake_sentence
 from blindspot.backend.reports.markup import heading, remark
 from blindspot.backend.text.answers import answer_spans, has_answer, query_spans, rule_for
@@ -24,15 +24,17 @@ EXAMPLES, SHOWN, SEED = 20, 3, 0
 ANCHOR = "examples"
 
 
-def example_parts(study: Study, comparison: Comparison, k: int, hidden: Set[str] = frozenset()) -> Iterator[str]:
+def example_parts(
+    study: Study, comparison: Comparison, k: int, hidden_questions: Set[str] = frozenset()
+) -> Iterator[str]:
     """Yield the HTML of the section; nothing if both runs find the same questions.
 
     Args:
-        hidden: Ids of questions that must not be shown as examples.
+        hidden_questions: Ids of questions that must not be shown as examples.
     """
     found_a, found_b = success_from_ranks(comparison.first_ranks_a, k), success_from_ranks(comparison.first_ranks_b, k)
     may_show = np.ones(len(comparison), dtype=bool)
-    rows = rows_of(comparison.questions, sorted(hidden))
+    rows = rows_of(comparison.questions, sorted(hidden_questions))
     may_show[rows[rows >= 0]] = False
     only = [np.flatnonzero(found_a & ~found_b & may_show), np.flatnonzero(found_b & ~found_a & may_show)]
     drawn = _draw_rows(only)
@@ -109,7 +111,7 @@ def reasons(explanation: MissExplanation, run_name: str) -> list[str]:
     return sentences
 
 
-def _hit_list(study: Study, measured_run: Measured, row: int, first_rank: int, question: Question, k: int) -> str:
+def _hit_list(study: Study, measured_run: MeasuredRun, row: int, first_rank: int, question: Question, k: int) -> str:
     """Return the top hits of a run as HTML, and also its first relevant hit if that is within the top k."""
     ordinals = np.asarray(measured_run.run.hits.ordinals[row])[:k]
     ranks = [rank for rank in range(1, min(SHOWN, len(ordinals)) + 1) if ordinals[rank - 1] >= 0]

@@ -28,7 +28,7 @@ from blindspot.backend.evaluation.panel_report import frequency_rows, published_
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.report import report
 from blindspot.backend.evaluation.report_text import cost_tables, measure_tables, overall_tables
-from blindspot.backend.evaluation.saved_slices import saved
+from blindspot.backend.evaluation.saved_slices import saved_slices
 from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.evaluation.slice_report import find_in_runs
 from blindspot.backend.reports.examples import example_parts
@@ -70,14 +70,15 @@ def html_report(
     relevance: Kind = "answers",
     rule: str = DEFAULT_RULE,
     measures: Sequence[str] = (),
-    hidden: Set[str] = frozenset(),
+    hidden_questions: Set[str] = frozenset(),
 ) -> str:
     """Return the report's HTML, which begins with the conclusions. Runs over the same questions share tables, and the
     first of these runs is compared with the others.
 
     Args:
         measures: registered measures to show beside Success@k: over all questions, and by relation.
-        hidden: ids of questions that the reader still has to judge; they count, and none is shown as an example.
+        hidden_questions: ids of questions that the reader still has to judge; they count, and none is shown as an
+            example.
     """
     result = report(study, runs, "relation", relevance, rule, measures=measures)
     names = [run.name for run in result.runs if "learning_curve" not in study.run(run.name).manifest or runs]
@@ -94,16 +95,18 @@ def html_report(
         *((words, TRAINING) for words in training_sentences(models, k)),
     ]
     parts = [f"<h1>{escape(study.settings.name)}</h1>", _study_section(study), *_conclusions(conclusions)]
-    if hidden:
+    if hidden_questions:
         parts.append(
-            remark(f"{quantity(len(hidden), 'question')} that you still have to judge: none is an example here.")
+            remark(
+                f"{quantity(len(hidden_questions), 'question')} that you still have to judge: none is an example here."
+            )
         )
     sections: list[str] = []
     for number, each in enumerate(pairs_compared):
         sections += _frequency_and_slices(study, each, k, f"pair{number}")
-        sections += _causes_section(each, f"causes{number}", hidden)
+        sections += _causes_section(each, f"causes{number}", hidden_questions)
     if pairs_compared:
-        sections += example_parts(study, max(pairs_compared, key=len), k, hidden)
+        sections += example_parts(study, max(pairs_compared, key=len), k, hidden_questions)
     sections += label_parts(labels) if labels else ()
     sections += training_parts(study, models, k)
     sections += [*intervention_parts(study, names), *probe_parts(study)]
@@ -184,10 +187,10 @@ def _frequency_and_slices(study: Study, comparison: Comparison, k: int, anchor: 
         yield remark("No slice of the questions differs reliably from the rest.")
 
 
-def _causes_section(comparison: Comparison, anchor: str, hidden: Set[str]) -> Iterator[str]:
+def _causes_section(comparison: Comparison, anchor: str, hidden_questions: Set[str]) -> Iterator[str]:
     """Yield the section on the causes of two runs' misses; nothing if they miss no question."""
     k = min(HEADLINE_K, comparison.depth)
-    table = miss_table(comparison, k, np.arange(len(comparison))).without_examples(hidden)
+    table = miss_table(comparison, k, np.arange(len(comparison))).without_examples(hidden_questions)
     if not any(run.misses for run in table.runs):
         return
     a, b = comparison.run_a.name, comparison.run_b.name
@@ -226,6 +229,6 @@ def _comparison_section(study: Study, run_a: str, run_b: str, relevance: Kind, r
     yield from (each.as_html() for each in by_relation.tables())
     by_bucket = compare_runs(study, run_a, run_b, None, "bucket", relevance, rule)
     yield by_bucket.tables()[1].as_html()
-    if saved(study):
+    if saved_slices(study):
         yield compare_runs(study, run_a, run_b, None, "slice", relevance, rule).tables()[1].as_html()
     yield remark(" ".join([*by_bucket.notes, by_relation.method]))

@@ -63,14 +63,14 @@ def find(
     query: str,
     place: Place,
     limit: int = 20,
-    hidden: Set[str] = frozenset(),
+    hidden_questions: Set[str] = frozenset(),
     annotator: str | None = None,
 ) -> TextSearch:
     """Search passages, questions or notes for words.
 
     Args:
-        hidden: Questions that the reader still has to judge. Others' notes on them are left out. While there are any, passages
-            come in the order of the collection: BM25's order would show the ranks of those questions.
+        hidden_questions: Questions that the reader still has to judge. Others' notes on them are left out. While there
+            are any, passages come in the order of the collection: BM25's order would show the ranks of those questions.
         annotator: For notes, the only annotator whose notes may be shown; None for those of all.
 
     Raises:
@@ -85,15 +85,15 @@ def find(
     if place == "questions":
         return _questions(study, words, limit)
     if place == "notes":
-        return _notes(study, words, limit, hidden, annotator)
+        return _notes(study, words, limit, hidden_questions, annotator)
     if place != "passages":
         raise BadInput(f"search in one of {', '.join(PLACES)}, not in {place!r}")
-    if not hidden and BM25 in live.answering_retrievers(study):
+    if not hidden_questions and BM25 in live.answering_retrievers(study):
         return _ranked_passages(study, query, limit)
-    return _matching_passages(study, words, limit, bool(hidden))
+    return _matching_passages(study, words, limit, bool(hidden_questions))
 
 
-def unknown_names(study: Study, question: str, hidden: Set[str] = frozenset()) -> list[str]:
+def unknown_names(study: Study, question: str, hidden_questions: Set[str] = frozenset()) -> list[str]:
     """Return the names in a question (capitalised words except the first word) that do not occur in any of the top
     passages of a search for their words; [] if the study has no passages. For the arguments see `find`.
     """
@@ -101,11 +101,11 @@ def unknown_names(study: Study, question: str, hidden: Set[str] = frozenset()) -
         return []
     _, _, rest = question.strip().partition(" ")
     names = dict.fromkeys(each.strip() for each in _NAME.findall(rest))
-    return [name for name in names if not _is_in_collection(study, name, hidden)]
+    return [name for name in names if not _is_in_collection(study, name, hidden_questions)]
 
 
-def _is_in_collection(study: Study, name: str, hidden: Set[str]) -> bool:
-    found = find(study, name[:MAX_WORDS], "passages", NAMED_PASSAGES, hidden).found
+def _is_in_collection(study: Study, name: str, hidden_questions: Set[str]) -> bool:
+    found = find(study, name[:MAX_WORDS], "passages", NAMED_PASSAGES, hidden_questions).found
     rows = study.corpus.ordinals([each.id for each in found]).values()
     sought = " ".join(name.casefold().split())
     return any(
@@ -146,8 +146,8 @@ def _questions(study: Study, words: list[str], limit: int) -> TextSearch:
     )
 
 
-def _notes(study: Study, words: list[str], limit: int, hidden: Set[str], annotator: str | None) -> TextSearch:
-    rows = Labels(study.labels_path).find_notes(words, annotator, limit + 1, () if annotator else hidden)
+def _notes(study: Study, words: list[str], limit: int, hidden_questions: Set[str], annotator: str | None) -> TextSearch:
+    rows = Labels(study.labels_path).find_notes(words, annotator, limit + 1, () if annotator else hidden_questions)
     found = [
         TextResult(row.question, row.annotator, _excerpt(row.note or "", _spans(row.note or "", words)), row.passage)
         for row in rows[:limit]

@@ -72,7 +72,7 @@ def reciprocal_rank_fusion(lists: Sequence[Hits], k: int, rrf_k: int) -> Hits:
     return top_k(*_sum_by_ordinal(ordinals, parts, len(lists)), k)
 
 
-def _sum_by_ordinal(rows: np.ndarray, parts: np.ndarray, lists: int) -> tuple[np.ndarray, np.ndarray]:
+def _sum_by_ordinal(rows: np.ndarray, contributions: np.ndarray, lists: int) -> tuple[np.ndarray, np.ndarray]:
     """Add up the scores of each passage in joined lists. Each passage is kept once, and its repetitions become -1.
 
     Args:
@@ -80,10 +80,10 @@ def _sum_by_ordinal(rows: np.ndarray, parts: np.ndarray, lists: int) -> tuple[np
             more often, but adds 0.
     """
     order = np.argsort(rows, axis=1, kind="stable")
-    rows, parts = np.take_along_axis(rows, order, 1), np.take_along_axis(parts, order, 1)
-    totals = parts.copy()
+    rows, contributions = np.take_along_axis(rows, order, 1), np.take_along_axis(contributions, order, 1)
+    totals = contributions.copy()
     for later in range(1, lists):
-        totals[:, :-later] += np.where(rows[:, later:] == rows[:, :-later], parts[:, later:], 0.0)
+        totals[:, :-later] += np.where(rows[:, later:] == rows[:, :-later], contributions[:, later:], 0.0)
     first = np.ones_like(rows, dtype=bool)
     first[:, 1:] = rows[:, 1:] != rows[:, :-1]
     return np.where(first, rows, -1), totals

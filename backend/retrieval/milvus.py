@@ -295,7 +295,7 @@ def _wait_for_index(client: Any, name: str, progress: Progress | None) -> None:
         time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
-def supports_float16(version: str, index: str, embedded: bool) -> bool:
+def supports_float16(version: str, index: str, is_embedded: bool) -> bool:
     """Return whether a server of this version supports 16-bit vectors with this index ("v2.3.5-lite" is version 2.3).
 
     milvus-lite and GPU indexes do not support them. A version that cannot be parsed is treated as an old one, because
@@ -303,7 +303,7 @@ def supports_float16(version: str, index: str, embedded: bool) -> bool:
     """
     found = re.match(r"v?(\d+)\.(\d+)", version)
     recent = found is not None and (int(found[1]), int(found[2])) >= HALVES_SINCE
-    return recent and not embedded and not index.startswith("GPU_")
+    return recent and not is_embedded and not index.startswith("GPU_")
 
 
 def absolute_uri(uri: str) -> str:

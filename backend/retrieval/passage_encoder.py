@@ -102,7 +102,7 @@ class BulkEncoder:
     def engine(self) -> Engine:
         return "torch" if self.openvino is None else "openvino"
 
-    def encode_float32(self, tokenised: Ids | Texts, tick: Callable[[int], None] | None = None) -> torch.Tensor:
+    def encode_float32(self, tokens: Ids | Texts, tick: Callable[[int], None] | None = None) -> torch.Tensor:
         """Return the vectors (n, d) float32 on the device, which may still be computing. `tick` gets the number of
         finished texts before each batch.
         """
@@ -110,8 +110,8 @@ class BulkEncoder:
 
         with torch.inference_mode(), self._autocast():
             if self.tokenizer is None:
-                return self._encode_with_library(cast(Texts, tokenised), tick)
-            ids = cast(Ids, tokenised)
+                return self._encode_with_library(cast(Texts, tokens), tick)
+            ids = cast(Ids, tokens)
             if self.openvino is not None:
                 return torch.from_numpy(self._with_openvino(self.openvino, ids, tick))
             done = 0
@@ -215,11 +215,11 @@ class PassageEncoder(BulkEncoder):
         """Tokenise passages as `tokenise_texts` does."""
         return self.tokenise_texts([self.encoder.passage_text(passage) for passage in passages])
 
-    def encode(self, tokenised: Ids | Texts, tick: Callable[[int], None] | None = None) -> torch.Tensor:
+    def encode(self, tokens: Ids | Texts, tick: Callable[[int], None] | None = None) -> torch.Tensor:
         """Return the result of `encode_float32` as float16."""
         import torch
 
-        return self.encode_float32(tokenised, tick).to(torch.float16)
+        return self.encode_float32(tokens, tick).to(torch.float16)
 
     def encode_blocks(
         self,

@@ -139,9 +139,11 @@ class StoredEncoder:
     prompt: goes before each text; that of questions by default.
     """
 
-    def __init__(self, stored: StoredNetwork, tokenizer: Tokenizer, network: OpenVINOModel, prompt: str | None = None):
-        self._stored, self._tokenizer, self._network = stored, tokenizer, network
-        self._prompt = stored.prompt if prompt is None else prompt
+    def __init__(
+        self, stored_network: StoredNetwork, tokenizer: Tokenizer, network: OpenVINOModel, prompt: str | None = None
+    ):
+        self._stored, self._tokenizer, self._network = stored_network, tokenizer, network
+        self._prompt = stored_network.prompt if prompt is None else prompt
 
     def encode(self, texts: Sequence[str], tick: Tick | None = None) -> np.ndarray:
         """Return the vectors (n, d) float32."""

@@ -204,20 +204,24 @@ class TokenCheck:
         raise HTTPException(*self._guesses.refusal(request.client.host if request.client else "", line))
 
 
-def _add_search(api: FastAPI, service: Service, guarded: Sequence[params.Depends], time_limit: float) -> None:
+def _add_search(
+    api: FastAPI, service: Service, guard_dependencies: Sequence[params.Depends], time_limit: float
+) -> None:
     @api.post(
         "/search",
-        dependencies=guarded,
+        dependencies=guard_dependencies,
         response_model=SearchAnswer,
         responses=_with_documentation(400, 401, 403, 404, 409, 413, 422, 429, 504),
     )
-    async def search(asked: SearchRequest, request: Request) -> JSONResponse:
-        """Return the k best passages of each question. A person gets none that would show what they still have to judge."""
+    async def search(search_request: SearchRequest, request: Request) -> JSONResponse:
+        """Return the k best passages of each question. A person gets none that would show what they still have to
+        judge.
+        """
         started, caller = time.monotonic(), request.state.caller
         if caller is not None:
-            await run_in_threadpool(caller.require_live, service.study, asked.questions)
+            await run_in_threadpool(caller.require_live, service.study, search_request.questions)
         digest = service.study.corpus.digest
-        if asked.corpus not in (None, digest):
+        if search_request.corpus not in (None, digest):
             raise HTTPException(
                 409,
                 "the service has another passage collection than your study; start the service with a copy "
@@ -225,16 +229,19 @@ def _add_search(api: FastAPI, service: Service, guarded: Sequence[params.Depends
             )
         try:
             hits = await asyncio.wait_for(
-                asyncio.wrap_future(service.submit_search(asked.retriever, asked.questions, asked.k)), time_limit
+                asyncio.wrap_future(
+                    service.submit_search(search_request.retriever, search_request.questions, search_request.k)
+                ),
+                time_limit,
             )
         except TimeoutError:
             raise HTTPException(
-                504, f"{asked.retriever} did not answer within {time_limit:g} s; ask again in a moment"
+                504, f"{search_request.retriever} did not answer within {time_limit:g} s; ask again in a moment"
             ) from None
         except asyncio.CancelledError:
             raise HTTPException(503, "the service is closing") from None
         if differing := [
-            name for name, known in (asked.indexes or {}).items() if hits.indexes.get(name, known) != known
+            name for name, known in (search_request.indexes or {}).items() if hits.indexes.get(name, known) != known
         ]:
             raise HTTPException(
                 409,
@@ -242,14 +249,14 @@ def _add_search(api: FastAPI, service: Service, guarded: Sequence[params.Depends
                 "use the hash from /retrievers",
             )
         seconds = time.monotonic() - started
-        service.metrics.answer_seconds.labels(asked.retriever).observe(seconds)
-        return JSONResponse(_search_answer(asked, hits, digest, seconds))
+        service.metrics.answer_seconds.labels(search_request.retriever).observe(seconds)
+        return JSONResponse(_search_answer(search_request, hits, digest, seconds))
 
 
 def _add_descriptions(
     api: FastAPI,
     service: Service,
-    guarded: Sequence[params.Depends],
+    guard_dependencies: Sequence[params.Depends],
     caller_dependencies: Sequence[params.Depends],
     shows_failures: bool,
 ) -> None:
@@ -271,7 +278,12 @@ def _add_descriptions(
             "retrievers": service.retrievers(),
         }
 
-    @api.get("/metrics", dependencies=guarded, response_class=PlainTextResponse, responses=_with_documentation(401))
+    @api.get(
+        "/metrics",
+        dependencies=guard_dependencies,
+        response_class=PlainTextResponse,
+        responses=_with_documentation(401),
+    )
     def metrics() -> PlainTextResponse:
         """Counters and times in Prometheus' text format."""
         return PlainTextResponse(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
@@ -298,16 +310,16 @@ def _with_documentation(*codes: int) -> dict[int | str, dict]:
     return {code: {"model": Error, "description": ERRORS[code]} for code in codes}
 
 
-def _search_answer(request: SearchRequest, batched: BatchedHits, digest: str, seconds: float) -> dict:
-    lengths = (batched.hits.ordinals >= 0).sum(1).tolist()
+def _search_answer(request: SearchRequest, batch_hits: BatchedHits, digest: str, seconds: float) -> dict:
+    lengths = (batch_hits.hits.ordinals >= 0).sum(1).tolist()
     return {
         "retriever": request.retriever,
         "k": request.k,
         "corpus": digest,
-        "indexes": batched.indexes,
-        "settings": batched.settings,
-        "ordinals": [row[:length].tolist() for row, length in zip(batched.hits.ordinals, lengths, strict=True)],
-        "scores": [row[:length].tolist() for row, length in zip(batched.hits.scores, lengths, strict=True)],
+        "indexes": batch_hits.indexes,
+        "settings": batch_hits.settings,
+        "ordinals": [row[:length].tolist() for row, length in zip(batch_hits.hits.ordinals, lengths, strict=True)],
+        "scores": [row[:length].tolist() for row, length in zip(batch_hits.hits.scores, lengths, strict=True)],
         "seconds": round(seconds, 6),
     }
 

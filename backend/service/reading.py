@@ -184,7 +184,9 @@ def find_slices(
     from blindspot.backend.evaluation.slice_report import find_in_runs
 
     hidden, evidence = caller.hidden_questions(study), caller.may_use_labels(study)
-    found = find_in_runs(study, (run_a, run_b), k, relevance, slice=slice, hidden=hidden, with_evidence=evidence)
+    found = find_in_runs(
+        study, (run_a, run_b), k, relevance, slice=slice, hidden_questions=hidden, with_evidence=evidence
+    )
     return found.as_dict()
 
 

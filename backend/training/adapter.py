@@ -224,7 +224,7 @@ def _with_answer_and_subject(study: Study, training_set: TrainingSet) -> dict[st
     return by_question
 
 
-def _save_adapted_encoder(dense: Dense, mapped: Module, folder: Path) -> None:
+def _save_adapted_encoder(dense: Dense, question_map: Module, folder: Path) -> None:
     """Save the base model and the map as one sentence-transformers folder, using only modules of that library."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, Router
@@ -237,7 +237,7 @@ def _save_adapted_encoder(dense: Dense, mapped: Module, folder: Path) -> None:
     else:
         question, passage = base, base
     ending = [Normalize()] if dense.unit_length else []
-    router = Router.for_query_document([*question, as_dense_module(mapped), *ending], list(passage))
+    router = Router.for_query_document([*question, as_dense_module(question_map), *ending], list(passage))
     whole = dense.encoder.model
     model = SentenceTransformer(
         modules=[router],

@@ -114,13 +114,15 @@ class MapLearner:
                 optimizer.step()
         return mapped.eval()
 
-    def loss(self, mapped: Module, batch: TrainingQuestions, scale: float, generator: np.random.Generator) -> Tensor:
+    def loss(
+        self, question_map: Module, batch: TrainingQuestions, scale: float, generator: np.random.Generator
+    ) -> Tensor:
         """Return the loss of a batch: against its positives, or against a judge's lists where they are given."""
         loss_of = self._loss_of_positives if batch.log_odds is None else self._loss_of_lists
-        return loss_of(mapped, batch, scale, generator)
+        return loss_of(question_map, batch, scale, generator)
 
     def _loss_of_positives(
-        self, mapped: Module, batch: TrainingQuestions, scale: float, generator: np.random.Generator
+        self, question_map: Module, batch: TrainingQuestions, scale: float, generator: np.random.Generator
     ) -> Tensor:
         """Return the cross-entropy loss of one positive per question against the positives, hard negatives and random
         passages of the whole batch.
@@ -141,7 +143,7 @@ class MapLearner:
         )
         random = generator.integers(len(self.vectors), size=min(self.settings.random_passages, len(self.vectors)))
         columns, target = np.unique(np.concatenate([positive, hard, random]), return_inverse=True)
-        scores = self._scores(mapped, batch, columns, scale)
+        scores = self._scores(question_map, batch, columns, scale)
         places = np.searchsorted(columns, batch.positives).clip(max=len(columns) - 1)
         known = columns[places] == batch.positives
         rows, known_places = np.nonzero(known)
@@ -154,7 +156,7 @@ class MapLearner:
         )
 
     def _loss_of_lists(
-        self, mapped: Module, batch: TrainingQuestions, scale: float, generator: np.random.Generator
+        self, question_map: Module, batch: TrainingQuestions, scale: float, generator: np.random.Generator
     ) -> Tensor:
         """Cross-entropy of a judge's distribution over each question's list against the mapped questions' distribution over
         the lists of the whole batch and random passages.
@@ -165,16 +167,16 @@ class MapLearner:
         random = generator.integers(len(self.vectors), size=min(self.settings.random_passages, len(self.vectors)))
         listed = batch.positives != PADDED
         columns = np.unique(np.concatenate([batch.positives[listed], random]))
-        scores = self._scores(mapped, batch, columns, scale)
+        scores = self._scores(question_map, batch, columns, scale)
         places = np.searchsorted(columns, np.where(listed, batch.positives, columns[0]))
         taught = torch.from_numpy(batch.log_odds).softmax(1)
         return -(taught * scores.log_softmax(1).gather(1, torch.from_numpy(places))).sum(1).mean()
 
-    def _scores(self, mapped: Module, batch: TrainingQuestions, columns: np.ndarray, scale: float) -> Tensor:
+    def _scores(self, question_map: Module, batch: TrainingQuestions, columns: np.ndarray, scale: float) -> Tensor:
         """(q, n) similarities times `scale` of mapped questions and the passages of some rows."""
         import torch
 
-        questions = mapped(torch.from_numpy(batch.vectors))
+        questions = question_map(torch.from_numpy(batch.vectors))
         if self.unit_length:
             questions = torch.nn.functional.normalize(questions, dim=1)
         return scale * questions @ torch.from_numpy(np.asarray(self.vectors[columns], np.float32)).T
@@ -216,22 +218,22 @@ class MapLearner:
             settings.steps or STEPS,
         )
 
-    def search(self, mapped: Module | None, questions: TrainingQuestions, k: int) -> Hits:
+    def search(self, question_map: Module | None, questions: TrainingQuestions, k: int) -> Hits:
         """Return the passages nearest to the mapped questions."""
         import torch
 
         vectors = questions.vectors
-        if mapped is not None:
+        if question_map is not None:
             with torch.no_grad():
-                mapped_vectors = mapped(torch.from_numpy(vectors))
+                mapped_vectors = question_map(torch.from_numpy(vectors))
                 vectors = (
                     torch.nn.functional.normalize(mapped_vectors, dim=1) if self.unit_length else mapped_vectors
                 ).numpy()
         return ExactSearch(self.vectors, "dot", None).search(vectors, min(k, len(self.vectors)), self.progress)
 
-    def success(self, mapped: Module | None, questions: TrainingQuestions) -> np.ndarray:
+    def success(self, question_map: Module | None, questions: TrainingQuestions) -> np.ndarray:
         """Return Success@1, 5 and 20 over all passages, (3,), with the known positives as relevant."""
-        hits = self.search(mapped, questions, max(CUTOFFS)).ordinals
+        hits = self.search(question_map, questions, max(CUTOFFS)).ordinals
         known = np.where(questions.known_positives == PADDED, PADDED - 1, questions.known_positives)
         right = (hits[:, :, None] == known[:, None, :]).any(axis=2)
         return np.array([right[:, :k].any(axis=1).mean() for k in CUTOFFS])
@@ -286,10 +288,10 @@ def make_map(dimension: int) -> Module:
     return Residual()
 
 
-def as_dense_module(mapped: Any) -> Any:
+def as_dense_module(question_map: Any) -> Any:
     """Return the map as a Dense module of the library, so that it loads wherever sentence-transformers does."""
     from sentence_transformers.sentence_transformer.modules import Dense as DenseModule
 
-    weight = mapped.outer.weight.detach()
+    weight = question_map.outer.weight.detach()
     d = len(weight)
     return DenseModule(d, d, bias=False, activation_function=None, init_weight=weight, use_residual=True)

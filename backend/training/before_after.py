@@ -23,18 +23,20 @@ def initial_encoder_name(study: Study, description: Mapping[str, Any]) -> str | 
 
 
 def run_before(
-    study: Study, description: Mapping[str, Any], after: str, split: str, runs: Mapping[str, Mapping[str, Any]]
+    study: Study, description: Mapping[str, Any], run_after: str, split: str, runs: Mapping[str, Mapping[str, Any]]
 ) -> str | None:
     """Return the run with which a trained model's run is compared: the initial encoder's run over the same split, or
     else the latest other run.
 
     Args:
-        description: the model's training.json. after: the model's run. runs: the study's runs, name to manifest.
+        description: the model's training.json. run_after: the model's run. runs: the study's runs, name to manifest.
     """
     before = [
         name
         for name, manifest in runs.items()
-        if name != after and manifest.get("split") == split and not ((kind := kind_of_run(manifest)) and kind.fusion)
+        if name != run_after
+        and manifest.get("split") == split
+        and not ((kind := kind_of_run(manifest)) and kind.fusion)
     ]
     start = initial_encoder_name(study, description)
     last = before[-1] if before else None

@@ -140,7 +140,7 @@ def train_cross_encoder(
 def train(
     start: str,
     examples: TrainingExamples,
-    place: TrainingFolders,
+    folders: TrainingFolders,
     settings: CrossEncoderSettings | None = None,
     *,
     labels: Callable[[Sequence[Example]], list[LabelledPair]] | None = None,
@@ -162,7 +162,7 @@ def train(
 
     require("train")
     settings = settings or CrossEncoderSettings()
-    target, working, on = place.target, place.working, training_device(place.device)
+    target, working, on = folders.target, folders.working, training_device(folders.device)
     arguments = training_arguments(CrossEncoderTrainingArguments, working, settings, on, FIGURE, greater_is_better=True)
     every = _with_hard_negatives(with_positives(examples))
     chosen, held_out = hold_out(every, settings.held_out, settings.seed)
@@ -172,10 +172,10 @@ def train(
     began = time.monotonic()
     with readable_training_errors(settings.batch):
         model, sampler = _initial_model(start, settings, on), batch_sampler(len(training), settings)
-        request = training_request(start, settings, examples_digest(every), place.about)
-        checkpoint = load_checkpoint(working, request, place.restart)
+        request = training_request(start, settings, examples_digest(every), folders.about)
+        checkpoint = load_checkpoint(working, request, folders.restart)
         dataset = NegativeSampler(training, settings.negatives, settings.seed)
-        _run_trainer(model, arguments, settings, dataset, sampler, pairs, checkpoint, place.main_process_progress)
+        _run_trainer(model, arguments, settings, dataset, sampler, pairs, checkpoint, folders.main_process_progress)
         facts = training_facts("cross-encoder", target.name, sampler, on, began)
         steps = sampler.steps
         result = TrainedCrossEncoder(target.name, str(target), steps, steps, None, None, facts["seconds"])
@@ -200,10 +200,10 @@ def cross_encoder_parts(
     return _initial_model(start, settings, device), dataset, batch_sampler(len(chosen), settings)
 
 
-def _example_as_retrieved(mined: Example, training_set: TrainingSet) -> Example:
+def _example_as_retrieved(example: Example, training_set: TrainingSet) -> Example:
     """Keep the mined negatives of a held-out example, and the positives that a run retrieved."""
-    ranked = {pair.passage for _, pairs in training_set.groups([mined.id]) for pair in pairs if pair.rank is not None}
-    return replace(mined, positives=tuple(passage for passage in mined.positives if passage.id in ranked))
+    ranked = {pair.passage for _, pairs in training_set.groups([example.id]) for pair in pairs if pair.rank is not None}
+    return replace(example, positives=tuple(passage for passage in example.positives if passage.id in ranked))
 
 
 def _retrieved_lists(examples: list[Example], keep_retrieved: Callable[[Example], Example] | None) -> list[Example]:
@@ -358,7 +358,7 @@ def _save_best(
     target: Path,
     settings: CrossEncoderSettings,
     lists: list[LabelledPair],
-    judged: list[LabelledPair],
+    labelled_pairs: list[LabelledPair],
     device: str,
     description: dict,
 ) -> TrainedCrossEncoder:
@@ -375,11 +375,13 @@ def _save_best(
         copy_model(checkpoint.folder, building)
         with readable_model(building):
             model = CrossEncoder(str(building), device=device)
-        by_people = min(sum(p.positive for p in judged), sum(not p.positive for p in judged)) >= LABELS_ENOUGH
+        by_people = (
+            min(sum(p.positive for p in labelled_pairs), sum(not p.positive for p in labelled_pairs)) >= LABELS_ENOUGH
+        )
         if len({pair.positive for pair in lists}) == 2:
             base_rate = float(np.mean([pair.positive for pair in lists]))
             report = calibrate(
-                model, judged if by_people else lists, settings.calibration, settings.seed, base_rate=base_rate
+                model, labelled_pairs if by_people else lists, settings.calibration, settings.seed, base_rate=base_rate
             )
             report["of"] = "people's labels of held-out questions" if by_people else "whole lists of held-out questions"
             write_json(building / CALIBRATION, report)

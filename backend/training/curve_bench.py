@@ -344,32 +344,36 @@ class CurveBench:
         run = self._encoder_run()
         if run is None:
             return self._map_successes(None)
-        found = relevant(self.study, run, "answers", self.rule, self.relevance.questions).relevant
-        return np.asarray(found[:, :SUCCESS_OF_ADAPTER].any(axis=1))
+        rows = np.array([run.row(question.id) for question in self.relevance.questions], np.int64)
+        return np.asarray(run.answers(self.rule)[rows, :SUCCESS_OF_ADAPTER].any(axis=1))
 
     def _encoder_run(self) -> Run | None:
-        """Return a run over all measured questions that was made after the encoder's index; None if there is none."""
+        """Return a run of all measured questions that was made after the encoder's index and knows which hits contain
+        an answer; None if there is none, or if gold is what is measured.
+        """
         index = self.study.parts("indexes")[str(self.inputs.encoder)]
         ids = [question.id for question in self.relevance.questions]
         for name, manifest in reversed(self.study.parts("runs").items()):
-            if manifest.get("retriever") == self.inputs.encoder and manifest["made"] >= index["made"]:
+            is_search = (manifest.get("kind"), manifest.get("retriever")) == ("dense", self.inputs.encoder)
+            if is_search and "own_passage" not in manifest and manifest["made"] >= index["made"]:
                 run = self.study.run(name)
-                if run.hits.k >= SUCCESS_OF_ADAPTER and all(run.row(id) is not None for id in ids):
-                    return run
+                is_deep = run.hits.k >= min(SUCCESS_OF_ADAPTER, len(self.study.corpus))
+                if is_deep and self.rule in run.rules and all(run.row(id) is not None for id in ids):
+                    return run if self.relevance.kind == "answers" else None
         return None
 
-    def _map_successes(self, mapped: Any) -> np.ndarray:
+    def _map_successes(self, question_map: Any) -> np.ndarray:
         """Return for each dev question whether the top 20 contain a relevant passage, (q',) bool. The questions are
-        mapped if `mapped` is given.
+        mapped if `question_map` is given.
         """
         assert self.dense is not None
         self.report("searching dev")
         vectors = self._dev_vectors
-        if mapped is not None:
+        if question_map is not None:
             import torch
 
             with torch.no_grad():
-                mapped_vectors = mapped(torch.from_numpy(vectors))
+                mapped_vectors = question_map(torch.from_numpy(vectors))
                 vectors = (
                     torch.nn.functional.normalize(mapped_vectors, dim=1) if self.dense.unit_length else mapped_vectors
                 ).numpy()

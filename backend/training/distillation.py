@@ -195,8 +195,8 @@ def _label_log_odds(example: Example, passage: Passage) -> float | None:
     return CERTAIN if any(passage.id == positive.id for positive in example.positives) else -CERTAIN
 
 
-def _sampled_example_passages(sampled: SampledExample[Example]) -> tuple[Passage, ...]:
-    return (sampled.positive, *sampled.negatives)
+def _sampled_example_passages(example: SampledExample[Example]) -> tuple[Passage, ...]:
+    return (example.positive, *example.negatives)
 
 
 def _epochs_by_example(sampler: BatchSampler) -> Iterator[tuple[int, list[int]]]:

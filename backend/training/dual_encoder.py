@@ -131,7 +131,7 @@ def train_dual_encoder(
                 TrainingFolders.in_study(study, name, options, progress, **source.about),
                 chosen,
                 teacher=source.teacher,
-                stored=StoredVectors.open(study, options.start, chosen.passage_tokens) if stored else None,
+                stored_vectors=StoredVectors.open(study, options.start, chosen.passage_tokens) if stored else None,
             )
     if is_main_process() and known is None:
         add_encoder(
@@ -213,12 +213,12 @@ def initial_encoder_settings(study: Study, start: str) -> EncoderSettings:
 def train(
     start: EncoderSettings,
     examples: TrainingExamples,
-    place: TrainingFolders,
+    folders: TrainingFolders,
     settings: DualEncoderSettings | None = None,
     *,
     dev: Sequence[Example] | None = None,
     teacher: PassageTeacher | None = None,
-    stored: StoredVectors | None = None,
+    stored_vectors: StoredVectors | None = None,
 ) -> TrainedDualEncoder:
     """Train, or resume an interrupted training, and write the best model to `place.target`.
 
@@ -226,8 +226,8 @@ def train(
         start: the encoder to start from; the model keeps its passage template.
         dev: examples that compare checkpoints; None holds out some of `examples`.
         teacher: the cross-encoder named by `settings.distil`; it scores unscored pairs before the first step.
-        stored: the index of the start model. If only questions are trained and the model encodes passages to its
-            vectors, the passages are not encoded again.
+        stored_vectors: the index of the start model. If only questions are trained and the model encodes passages to
+            its vectors, the passages are not encoded again.
 
     Raises:
         Refused: settings that cannot learn, no positives, another unfinished training in that place, a full disk.
@@ -238,7 +238,9 @@ def train(
     check_settings(settings)
     if settings.distil is not None and teacher is None:
         raise Refused(f"this training has no cross-encoder to learn from; leave out distil {settings.distil!r}")
-    training = _Training(start, examples, place, settings, training_device(place.device), teacher, stored, dev)
+    training = _Training(
+        start, examples, folders, settings, training_device(folders.device), teacher, stored_vectors, dev
+    )
     with readable_training_errors(settings.batch, caches=True):
         made = training.run()
         wait_for_all()
@@ -255,7 +257,7 @@ class _Training:
     settings: DualEncoderSettings
     device: str
     teacher: PassageTeacher | None
-    stored: StoredVectors | None
+    stored_vectors: StoredVectors | None
     dev: Sequence[Example] | None
 
     def run(self) -> TrainedDualEncoder:
@@ -276,7 +278,9 @@ class _Training:
         dataset = NegativeSampler(chosen, settings.hard_negatives, settings.seed)
         if self.teacher is not None:
             self.teacher.prepare(dataset, sampler, place.main_process_progress)
-        collator = dual_encoder_collator(model, settings, self.start.passage_template, self.teacher, self.stored)
+        collator = dual_encoder_collator(
+            model, settings, self.start.passage_template, self.teacher, self.stored_vectors
+        )
         self._run_trainer(model, arguments, scale, collator, dataset, sampler, pool, checkpoint)
         facts = training_facts("dual encoder", place.target.name, sampler, self.device, began) | {
             "scale": scale,

@@ -92,15 +92,17 @@ def dual_encoder_collator(
     settings: DualEncoderSettings,
     template: str,
     teacher: PassageTeacher | None,
-    stored: StoredVectors | None = None,
+    stored_vectors: StoredVectors | None = None,
 ) -> Collator:
     """The collator; with the stored vectors of passages, if only questions are trained and the model still gives these
     vectors.
     """
     from blindspot.backend.training.trainer import Collator
 
-    if stored is not None and not (settings.only == "question" and stored.matches_model(model, template)):
-        stored = None
+    if stored_vectors is not None and not (
+        settings.only == "question" and stored_vectors.matches_model(model, template)
+    ):
+        stored_vectors = None
     return Collator(
         model,
         template,
@@ -109,7 +111,7 @@ def dual_encoder_collator(
         settings.passage_tokens,
         has_two_towers(model),
         teacher,
-        stored,
+        stored_vectors,
     )
 
 

@@ -53,14 +53,14 @@ def estimate(
     device: str | None = None,
     time_limit: float | None = None,
     teacher: PassageTeacher | None = None,
-    stored: StoredVectors | None = None,
+    stored_vectors: StoredVectors | None = None,
 ) -> TrainingEstimate:
     """Estimate the duration of training a dual encoder by timing two steps on a temporary model. Nothing is stored,
     except some scores of a teacher.
 
     Args:
         time_limit: seconds that the training may take; None: as many steps as the settings say.
-        stored: as for `train`.
+        stored_vectors: as for `train`.
 
     Raises the same errors as `train` for settings that cannot learn.
     """
@@ -72,7 +72,7 @@ def estimate(
     model = initial_dual_encoder(start, settings, on).train()
     sampler = dual_encoder_sampler(len(chosen), settings)
     loss = dual_encoder_loss(model, settings, training_scale(settings, normalises(model)))
-    collator = dual_encoder_collator(model, settings, start.passage_template, None, stored)
+    collator = dual_encoder_collator(model, settings, start.passage_template, None, stored_vectors)
     dataset = NegativeSampler(chosen, settings.hard_negatives, settings.seed)
 
     def step(keys: list[tuple[int, int]]) -> None:

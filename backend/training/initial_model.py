@@ -49,15 +49,15 @@ class ModelShape:
     passage_prompt: str | None = None
 
 
-def prompts_of(loaded: SentenceTransformer, model_shape: ModelShape) -> dict[str, str]:
+def prompts_of(model: SentenceTransformer, model_shape: ModelShape) -> dict[str, str]:
     """Return the prompts that `encode_query` and `encode_document` use, if there are any."""
-    default = loaded.prompts.get(loaded.default_prompt_name or "")
+    default = model.prompts.get(model.default_prompt_name or "")
     names = {
         ROUTES["question"]: ("query",),
         ROUTES["passage"]: ("document", "passage", "corpus"),
     }  # as the library looks for them
     own = {
-        route: next((prompt for name in names[route] if (prompt := loaded.prompts.get(name))), default)
+        route: next((prompt for name in names[route] if (prompt := model.prompts.get(name))), default)
         for route in names
     }
     prompts = {ROUTES["question"]: model_shape.question_prompt, ROUTES["passage"]: model_shape.passage_prompt}

@@ -311,13 +311,13 @@ def _cleaning_retriever(
     bench: CurveBench,
     data: StepLists,
     by_people: Mapping[str, Mapping[str, int]],
-    judged: np.ndarray,
+    judged_mask: np.ndarray,
     further_labels: list[int],
 ) -> UseForecast:
     use = "cleaning_retriever"
     if bench.dense is None:
         return UseForecast(use, None, (), "there is no dense index")
-    if len(judged) < FEWEST_QUESTIONS or len(data.lists.questions) < ADAPTER_QUESTIONS:
+    if len(judged_mask) < FEWEST_QUESTIONS or len(data.lists.questions) < ADAPTER_QUESTIONS:
         return UseForecast(
             use, None, (), f"needs {ADAPTER_QUESTIONS} training questions with gold, and labels of {FEWEST_QUESTIONS}"
         )
@@ -328,20 +328,20 @@ def _cleaning_retriever(
         without = bench.adapter_successes(data.lists, data.without, {})
         assert with_labels is not None and without is not None  # there is an index
         steps.append(with_labels.astype(float) - without)
-    factors = [m / len(judged) for m in further_labels]
+    factors = [m / len(judged_mask) for m in further_labels]
     return UseForecast(
         use, None, tuple(step_forecast(np.array(steps), factor, CLEANING_PRIOR, bench.units) for factor in factors)
     )
 
 
 def _cleaning_reranker(
-    data: StepLists, judged: np.ndarray, further_labels: list[int], units: np.ndarray, seed: int, bench: CurveBench
+    data: StepLists, judged_mask: np.ndarray, further_labels: list[int], units: np.ndarray, seed: int, bench: CurveBench
 ) -> UseForecast:
     """Forecast the effect of cleaning on the reranker, by comparing training with people's labels and training with
     only gold and answer matches for the same pairs.
     """
     use = "cleaning_reranker"
-    known = judged[np.isin(judged, data.questions_with_positive)]
+    known = judged_mask[np.isin(judged_mask, data.questions_with_positive)]
     if len(known) < FEWEST_QUESTIONS:
         return UseForecast(use, None, (), "judge about 30 passages of training questions first")
     steps = cleaning_steps(data, known.tolist(), seed, bench.report)

@@ -21,8 +21,8 @@ UPDATES = "lora.safetensors"
 ALPHA = 2  # an update counts this often, whatever its rank: peft scales it by ALPHA x rank / rank
 
 
-def add_updates(model: Module, trained: Module, rank: int, seed: int) -> None:
-    """Freeze the model, and add trainable updates to all linear layers of the transformers in its part `trained`.
+def add_updates(model: Module, trained_part: Module, rank: int, seed: int) -> None:
+    """Freeze the model, and add trainable updates to all linear layers of the transformers in its part `trained_part`.
 
     The updates are initialised to zero, so the model's vectors do not change at first. Raises Refused if there is no
     transformer.
@@ -31,7 +31,7 @@ def add_updates(model: Module, trained: Module, rank: int, seed: int) -> None:
     from peft import LoraConfig, inject_adapter_in_model
     from sentence_transformers.sentence_transformer.modules import Transformer
 
-    transformers = [module for module in trained.modules() if isinstance(module, Transformer)]
+    transformers = [module for module in trained_part.modules() if isinstance(module, Transformer)]
     if not transformers:
         raise Refused("LoRA updates the layers of a transformer, and this model has none; train it without --lora")
     model.requires_grad_(False)

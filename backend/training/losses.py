@@ -148,7 +148,7 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         questions: Tensor,
         passages: Tensor,
         ids: Tensor,
-        excluded: Tensor,
+        is_excluded: Tensor,
         own_labels: dict[str, Tensor],
         first_row: int,
         stride: int,
@@ -159,7 +159,7 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         The passages of question i are the rows first_row + i + stride * column.
         """
         rows = torch.arange(len(questions), device=questions.device)
-        left_out = excluded.expand(len(questions), -1)
+        left_out = is_excluded.expand(len(questions), -1)
         if self.masked:
             left_out = left_out | is_known_positive(ids, own_labels["positives"])
         if not self.in_batch:

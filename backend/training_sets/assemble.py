@@ -105,20 +105,22 @@ def _pair(
     question: str,
     evidence: QuestionEvidence,
     ordinal: int,
-    mined: NegativeCandidate | None,
+    candidate: NegativeCandidate | None,
     machine: Role | None,
     source: Source,
     reason: str,
-    related: str,
+    related_policy: str,
 ) -> Pair:
     """Return a pair. machine: the role without people's labels, or None if only people named the passage."""
     label, role, origin = evidence.labels.get(ordinal), machine, source if machine else None
     if label is not None:
-        role, reason = label_role(label, related, mined is not None and machine != "positive", origin == "gold")
+        role, reason = label_role(
+            label, related_policy, candidate is not None and machine != "positive", origin == "gold"
+        )
         source = "label"
     assert role is not None, "a passage that no machine named has a label"
-    answer = mined.answer if mined else None
-    run, rank, score = (mined.run, mined.rank, mined.score) if mined else (None, None, None)
+    answer = candidate.answer if candidate else None
+    run, rank, score = (candidate.run, candidate.rank, candidate.score) if candidate else (None, None, None)
     return Pair(
         question,
         evidence.ids[ordinal],
@@ -149,12 +151,12 @@ class _ScoreCeilings:
     runs' own scores.
     """
 
-    def __init__(self, evidence: QuestionEvidence, known: Mapping[int, object], thresholds: Thresholds):
+    def __init__(self, evidence: QuestionEvidence, known_positives: Mapping[int, object], thresholds: Thresholds):
         self._evidence, self._thresholds = evidence, thresholds
         self._made: dict[str | None, ScoreCeiling] = {}
-        self._positives = [each for each in known if evidence.labels.get(each, "positive") == "positive"]
+        self._positives = [each for each in known_positives if evidence.labels.get(each, "positive") == "positive"]
         self._positives += [
-            each for each, label in evidence.labels.items() if label == "positive" and each not in known
+            each for each, label in evidence.labels.items() if label == "positive" and each not in known_positives
         ]
 
     def ceiling_of(self, run: str | None) -> ScoreCeiling:

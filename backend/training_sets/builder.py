@@ -216,9 +216,9 @@ class PairBuilder:
         pairs, left_out = self._assemble_questions(found, sorted(set(range(len(questions))).difference(plain)), counts)
         together = as_table(pairs)
         if plain:
-            known = KnownPositives.of(plain, golds, best)
+            known = KnownPositives.for_questions(plain, golds, best)
             left_out |= dict.fromkeys(
-                (questions[place].id for place in set(plain).difference(known.places.tolist())), NO_POSITIVE
+                (questions[place].id for place in set(plain).difference(known.question_indexes.tolist())), NO_POSITIVE
             )
             columns, reasons = plain_pairs(known, mined, easy, self.policy.definition, self.thresholds)
             columns = sort_pairs(columns, corpus.ids)
@@ -239,18 +239,18 @@ class PairBuilder:
         ]
 
     def _assemble_questions(
-        self, block: QuestionBlock, places: Sequence[int], counts: SetStats
+        self, block: QuestionBlock, question_indexes: Sequence[int], counts: SetStats
     ) -> tuple[list[Pair], dict[str, str]]:
         """Return the pairs of the questions at these places, each judged alone, and why the others cannot train."""
         assembled: list[Pair] = []
         left_out: dict[str, str] = {}
         questions, golds, best, labels = block.questions, block.golds, block.best, block.labels
         runs = [run.name for run in self.sources.runs]
-        mined = candidates_by_question(block.mined, places, runs, len(questions))
+        mined = candidates_by_question(block.mined, question_indexes, runs, len(questions))
         scores = self.sources.scores
-        scored = scores.scores_of([questions[place].id for place in places]) if scores else {}
-        names = self._passage_ids(places, block, mined)
-        for place in places:
+        scored = scores.scores_of([questions[place].id for place in question_indexes]) if scores else {}
+        names = self._passage_ids(question_indexes, block, mined)
+        for place in question_indexes:
             question, candidates = questions[place], [*mined[place], *block.easy[place]]
             known = (
                 set(golds[place])
@@ -316,12 +316,16 @@ class PairBuilder:
         return match_answers(questions, drawn, self.study.corpus, self.spec.rule)
 
     def _passage_ids(
-        self, places: Sequence[int], block: QuestionBlock, mined: Sequence[Sequence[NegativeCandidate]]
+        self, question_indexes: Sequence[int], block: QuestionBlock, mined: Sequence[Sequence[NegativeCandidate]]
     ) -> dict[int, str]:
         """The id of every passage of the questions at these places, by corpus row."""
         names = {ordinal: passage for passage, ordinal in block.rows.items()}
-        wanted = {ordinal for place in places for ordinal in (*block.golds[place], *_without_none(block.best[place]))}
-        wanted |= {each.ordinal for place in places for each in (*mined[place], *block.easy[place])}
+        wanted = {
+            ordinal
+            for place in question_indexes
+            for ordinal in (*block.golds[place], *_without_none(block.best[place]))
+        }
+        wanted |= {each.ordinal for place in question_indexes for each in (*mined[place], *block.easy[place])}
         return names | self.study.corpus.ids(sorted(wanted - names.keys()))
 
 

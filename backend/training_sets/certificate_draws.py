@@ -240,7 +240,7 @@ def draw_more(study: Study, name: str, count: int, actor: str | None = None) -> 
     if count < 1:
         raise BadInput("draw at least one more pair")
     negatives = _read_pairs(training_set, "negative")
-    pairs = negatives.without(negatives.rows_of_pairs(set(made.known_negatives)))
+    pairs = negatives.without_rows(negatives.rows_of_pairs(set(made.known_negatives)))
     total = min(len(pairs), len(made.draws) + count)
     if total == len(made.draws):
         raise Refused(f"all {len(pairs):,} negatives of training set {name!r} were drawn already")
@@ -278,16 +278,16 @@ class _Pairs:
         taken = table if rows is None else table.take(rows)
         return list(zip(*(column.to_pylist() for column in taken.columns), strict=True))
 
-    def rows_of_pairs(self, wanted: Collection[PairId]) -> np.ndarray:
+    def rows_of_pairs(self, pair_ids: Collection[PairId]) -> np.ndarray:
         """Return the rows whose pair is one of these."""
         import pyarrow as pa
         import pyarrow.compute as compute
 
-        questions = pa.array(sorted({question for question, _ in wanted}), pa.string())
+        questions = pa.array(sorted({question for question, _ in pair_ids}), pa.string())
         rows = np.flatnonzero(compute.is_in(self.table["question"], value_set=questions).to_numpy())
-        return rows[[pair in wanted for pair in self.ids(rows)]] if len(rows) else rows
+        return rows[[pair in pair_ids for pair in self.ids(rows)]] if len(rows) else rows
 
-    def without(self, rows: np.ndarray) -> _Pairs:
+    def without_rows(self, rows: np.ndarray) -> _Pairs:
         return _Pairs(self.table.take(np.delete(np.arange(len(self)), rows))) if len(rows) else self
 
     def answers(self) -> np.ndarray:
@@ -340,7 +340,7 @@ def _population(study: Study, training_set: TrainingSet) -> _Population:
     negatives, positives = _read_pairs(training_set, "negative"), _read_pairs(training_set, "positive")
     labels = {(pair.question, pair.passage): pair.label or "open" for pair in Labels(study.labels_path).consensus()}
     known, known_positives = negatives.rows_of_pairs(labels), positives.rows_of_pairs(labels)
-    free, free_positives = negatives.without(known), positives.without(known_positives)
+    free, free_positives = negatives.without_rows(known), positives.without_rows(known_positives)
     return _Population(
         negatives, positives, free, free_positives, negatives.ids(known), positives.ids(known_positives), labels
     )

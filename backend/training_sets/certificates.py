@@ -388,9 +388,9 @@ def _labels_of(study: Study, pairs: Sequence[PairId] | dict[PairId, str]) -> dic
     return labels | {pair: "open" for pair in wanted if pair[0] in bad}
 
 
-def _labels_of_certificate(study: Study, plan: CertificatePlan, judged: int) -> dict[PairId, str]:
+def _labels_of_certificate(study: Study, plan: CertificatePlan, judged_count: int) -> dict[PairId, str]:
     """Return the labels that a certificate is based on: those of the drawn pairs, and those known before the draw."""
-    pairs = [*(draw[:2] for draw in (*plan.draws[:judged], *plan.positive_draws)), *_known_pairs(plan)]
+    pairs = [*(draw[:2] for draw in (*plan.draws[:judged_count], *plan.positive_draws)), *_known_pairs(plan)]
     return _labels_of(study, pairs)
 
 

@@ -122,7 +122,7 @@ class Thresholds:
         le=1,
     )
 
-    def filled(self, own: OwnThresholds) -> Thresholds:
+    def filled(self, own_thresholds: OwnThresholds) -> Thresholds:
         """Return these thresholds, with missing values filled from the policy's own.
 
         A given `propose_above` or `keep_below` applies to all passages, so it also replaces the policy's own threshold
@@ -130,13 +130,13 @@ class Thresholds:
         """
         propose_with_answer, keep_with_answer = self.propose_above_with_answer, self.keep_below_with_answer
         if propose_with_answer is None and self.propose_above is None:
-            propose_with_answer = own.propose_above_with_answer
+            propose_with_answer = own_thresholds.propose_above_with_answer
         if keep_with_answer is None and self.keep_below is None:
-            keep_with_answer = own.keep_below_with_answer
+            keep_with_answer = own_thresholds.keep_below_with_answer
         return replace(
             self,
-            keep_below=own.keep_below if self.keep_below is None else self.keep_below,
-            propose_above=own.propose_above if self.propose_above is None else self.propose_above,
+            keep_below=own_thresholds.keep_below if self.keep_below is None else self.keep_below,
+            propose_above=own_thresholds.propose_above if self.propose_above is None else self.propose_above,
             propose_above_with_answer=propose_with_answer,
             keep_below_with_answer=keep_with_answer,
         )
@@ -152,9 +152,9 @@ class Thresholds:
                 del plain[name]
         return plain
 
-    def check(self, own: OwnThresholds = CROSS_ENCODER_THRESHOLDS) -> None:
+    def check(self, own_thresholds: OwnThresholds = CROSS_ENCODER_THRESHOLDS) -> None:
         """Raise BadInput if the two thresholds of a policy are in the wrong order."""
-        both = self.filled(own)
+        both = self.filled(own_thresholds)
         if both.keep_below is None or both.propose_above is None:
             return
         if both.keep_below > both.propose_above:
@@ -453,20 +453,20 @@ def score_ceiling(positives: Sequence[float], thresholds: Thresholds, from_run: 
     return ScoreCeiling(best - below, from_run)
 
 
-def label_role(label: str, related: str, mined: bool, gold: bool = False) -> Decision:
+def label_role(label: str, related_policy: str, is_mined: bool, gold: bool = False) -> Decision:
     """Return the role and the reason for a passage that people judged.
 
     A passage labelled positive becomes a positive, because relabelling helps more than dropping. A passage labelled
-    negative stays a negative. `related` determines the role of a related passage. Unsure and disputed passages are
-    dropped.
+    negative stays a negative. `related_policy` determines the role of a related passage. Unsure and disputed passages
+    are dropped.
 
     Args:
         label: one of positive, related, negative, unsure, or open (in dispute).
     """
     if label == "positive":
-        return "positive", RELABELLED if mined else PEOPLE_POSITIVE
+        return "positive", RELABELLED if is_mined else PEOPLE_POSITIVE
     if label == "negative":
         return "negative", GOLD_DENIED if gold else PEOPLE_NEGATIVE
     if label == "related":
-        return ("negative" if related == "negative" else "dropped"), PEOPLE_RELATED
+        return ("negative" if related_policy == "negative" else "dropped"), PEOPLE_RELATED
     return "dropped", UNSURE if label == "unsure" else OPEN

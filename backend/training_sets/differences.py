@@ -235,7 +235,7 @@ def new_labels(study: Study, training_set: TrainingSet) -> list[NewLabel]:
     questions = {question for question, _ in roles}
     questions |= {question for question, reason in training_set.left_out().items() if reason in (NO_POSITIVE, DENIED)}
     related = training_set.manifest["request"]["thresholds"]["related"]
-    becomes = {pair: label_role(now[pair], related, mined=True)[0] if pair in now else None for pair in changed}
+    becomes = {pair: label_role(now[pair], related, is_mined=True)[0] if pair in now else None for pair in changed}
     return [
         NewLabel(*pair, then.get(pair), now.get(pair), roles.get(pair), becomes[pair])
         for pair in changed

@@ -111,7 +111,7 @@ def _gather_verdicts(
     run: Run,
     people: _PeopleLabels,
     store: ScoreStore | None,
-    scored: set[str],
+    scored_questions: set[str],
     judges: tuple[str, ...],
     missing: dict[str, str],
 ) -> JudgeAgreement:
@@ -120,7 +120,7 @@ def _gather_verdicts(
     ids_wanted = set(ids)
     for judge, spoke_of in (
         (PEOPLE, people.labels.keys()),
-        (CROSS_ENCODER, scored),
+        (CROSS_ENCODER, scored_questions),
         (ANSWERS, people.asked_with_answers),
     ):
         ids_wanted &= ids_wanted if judge in missing else spoke_of

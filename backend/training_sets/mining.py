@@ -41,10 +41,10 @@ class NegativeCandidate(NamedTuple):
 class MinedPassages(NamedTuple):
     """The passages that runs mined for some questions, by question, then rank, then passage row. (n,) each.
 
-    places: of the questions. runs: of the run. answers: 1, 0, or -1 for a question without answers.
+    question_indexes: of the questions. runs: of the run. answers: 1, 0, or -1 for a question without answers.
     """
 
-    places: np.ndarray
+    question_indexes: np.ndarray
     ordinals: np.ndarray
     runs: np.ndarray
     ranks: np.ndarray
@@ -82,21 +82,23 @@ def mine_passages(
             )
         )
     every = MinedPassages(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-    best = np.lexsort((every.runs, every.ranks, every.ordinals, every.places))
-    places, ordinals = every.places[best], every.ordinals[best]
+    best = np.lexsort((every.runs, every.ranks, every.ordinals, every.question_indexes))
+    places, ordinals = every.question_indexes[best], every.ordinals[best]
     again = (places[1:] == places[:-1]) & (ordinals[1:] == ordinals[:-1])
     best = best[np.append(True, ~again)[: len(best)]]
-    order = best[np.lexsort((every.ordinals[best], every.ranks[best], every.places[best]))]
+    order = best[np.lexsort((every.ordinals[best], every.ranks[best], every.question_indexes[best]))]
     return MinedPassages(*(column[order] for column in every))
 
 
 def candidates_by_question(
-    mined: MinedPassages, places: Sequence[int], runs: Sequence[str], questions: int
+    mined_passages: MinedPassages, question_indexes: Sequence[int], runs: Sequence[str], questions: int
 ) -> list[list[NegativeCandidate]]:
     """Return the mined passages of the questions at these places as lists, empty for all other questions."""
     found: list[list[NegativeCandidate]] = [[] for _ in range(questions)]
-    rows = np.flatnonzero(np.isin(mined.places, np.asarray(places, int)))
-    for place, ordinal, run, rank, score, answer in zip(*(column[rows].tolist() for column in mined), strict=True):
+    rows = np.flatnonzero(np.isin(mined_passages.question_indexes, np.asarray(question_indexes, int)))
+    for place, ordinal, run, rank, score, answer in zip(
+        *(column[rows].tolist() for column in mined_passages), strict=True
+    ):
         candidate = NegativeCandidate(ordinal, "run", runs[run], rank, score, None if answer < 0 else bool(answer))
         found[place].append(candidate)
     return found
@@ -243,7 +245,7 @@ def distant_positives(
     corpus,
     questions: Sequence[Question],
     rule: str,
-    denied: Mapping[str, AbstractSet[int]],
+    excluded_rows: Mapping[str, AbstractSet[int]],
     depth: int = DISTANT_DEPTH,
 ) -> list[int | None]:
     """Return, for each question, the highest BM25 passage that contains an answer, in the top `depth` (DPR, section
@@ -254,7 +256,7 @@ def distant_positives(
 
     Args:
         bm25: an object with `search(texts, k) -> Hits`.
-        denied: for each question, the passages that people deny or disagree about.
+        excluded_rows: for each question, the passages that people deny or disagree about.
     """
     with_answers = [question for question in questions if question.answers]
     if not with_answers:
@@ -267,6 +269,6 @@ def distant_positives(
     holds = match_run(corpus, with_answers, ordinals, rule)
     positives: dict[str, int | None] = {}
     for question, row, matched in zip(with_answers, ordinals, holds, strict=True):
-        good = (ordinal for ordinal in row[matched].tolist() if ordinal not in denied.get(question.id, ()))
+        good = (ordinal for ordinal in row[matched].tolist() if ordinal not in excluded_rows.get(question.id, ()))
         positives[question.id] = next(good, None)
     return [positives.get(question.id) for question in questions]

@@ -28,11 +28,11 @@ _GOLD, _DISTANT, _RUN = map(SOURCES.index, ("gold", "distant", "run"))
 
 
 class PairColumns(NamedTuple):
-    """(n,) each. places: of the questions. roles, sources: in ROLES and SOURCES. runs: -1 if no run mined the passage,
-    whose rank is then 0. answers: 1, 0, or UNKNOWN_ANSWER. reasons: in the list that comes with them.
+    """(n,) each. question_indexes: of the questions. roles, sources: in ROLES and SOURCES. runs: -1 if no run mined the
+    passage, whose rank is then 0. answers: 1, 0, or UNKNOWN_ANSWER. reasons: in the list that comes with them.
     """
 
-    places: np.ndarray
+    question_indexes: np.ndarray
     ordinals: np.ndarray
     roles: np.ndarray
     sources: np.ndarray
@@ -50,15 +50,17 @@ class PairColumns(NamedTuple):
 class KnownPositives:
     """(n,) the positives of some questions by place, each question's in the order of its gold, and their sources."""
 
-    places: np.ndarray
+    question_indexes: np.ndarray
     ordinals: np.ndarray
     sources: np.ndarray
 
     @classmethod
-    def of(cls, places: Sequence[int], golds: Sequence[Sequence[int]], distant: Sequence[int | None]) -> KnownPositives:
+    def for_questions(
+        cls, question_indexes: Sequence[int], golds: Sequence[Sequence[int]], distant: Sequence[int | None]
+    ) -> KnownPositives:
         """Of the questions at these places; golds and distant are those of all questions."""
-        found = [(place, ordinal, _GOLD) for place in places for ordinal in dict.fromkeys(golds[place])]
-        for place in places:
+        found = [(place, ordinal, _GOLD) for place in question_indexes for ordinal in dict.fromkeys(golds[place])]
+        for place in question_indexes:
             best = distant[place]
             if best is not None and best not in golds[place]:
                 found.append((place, best, _DISTANT))
@@ -67,8 +69,8 @@ class KnownPositives:
 
 
 def plain_pairs(
-    known: KnownPositives,
-    mined: MinedPassages,
+    known_positives: KnownPositives,
+    mined_passages: MinedPassages,
     easy_negatives: Sequence[Sequence[NegativeCandidate]],
     policy: DenoisingPolicy,
     thresholds: Thresholds,
@@ -79,9 +81,12 @@ def plain_pairs(
         easy_negatives: the easy negatives of every question.
         policy: one that decides `by_answer`.
     """
-    candidates = _candidates(mined, easy_negatives, np.unique(known.places))
-    span = 1 + max(int(each.max(initial=0)) for each in (candidates.ordinals, known.ordinals))
-    keys, known_keys = candidates.places * span + candidates.ordinals, known.places * span + known.ordinals
+    candidates = _candidates(mined_passages, easy_negatives, np.unique(known_positives.question_indexes))
+    span = 1 + max(int(each.max(initial=0)) for each in (candidates.ordinals, known_positives.ordinals))
+    keys, known_keys = (
+        candidates.question_indexes * span + candidates.ordinals,
+        known_positives.question_indexes * span + known_positives.ordinals,
+    )
     order = np.argsort(keys)
     after = np.searchsorted(keys, known_keys, sorter=order)
     is_listed = np.append(keys[order], -1)[after] == known_keys
@@ -95,15 +100,15 @@ def plain_pairs(
 
     reasons = [GOLD, DISTANT]
     positives = PairColumns(
-        known.places,
-        known.ordinals,
+        known_positives.question_indexes,
+        known_positives.ordinals,
         np.full(len(known_keys), ROLES.index("positive")),
-        known.sources,
+        known_positives.sources,
         listed(candidates.runs, -1),
         listed(candidates.ranks, 0),
         listed(candidates.scores, 0),
         listed(candidates.answers, UNKNOWN_ANSWER),
-        (known.sources == _DISTANT).astype(np.int64),
+        (known_positives.sources == _DISTANT).astype(np.int64),
     )
     others = candidates.take(~np.isin(keys, known_keys))
     for source in np.unique(others.sources).tolist():
@@ -123,7 +128,7 @@ def _place_of(reason: str, reasons: list[str]) -> int:
 
 
 def _candidates(
-    mined: MinedPassages, easy_negatives: Sequence[Sequence[NegativeCandidate]], trains: np.ndarray
+    mined_passages: MinedPassages, easy_negatives: Sequence[Sequence[NegativeCandidate]], trains: np.ndarray
 ) -> PairColumns:
     """Return mined and drawn passages of the questions at these places; their roles and reasons are not decided yet."""
     easy = [
@@ -132,24 +137,27 @@ def _candidates(
         for each in row
     ]
     columns = np.array(easy, np.int64).reshape(-1, 4)
-    count, zeros = len(mined.places), np.zeros(len(mined.places) + len(columns), np.int64)
+    count, zeros = (
+        len(mined_passages.question_indexes),
+        np.zeros(len(mined_passages.question_indexes) + len(columns), np.int64),
+    )
     both = PairColumns(
-        np.concatenate([mined.places, columns[:, 0]]),
-        np.concatenate([mined.ordinals, columns[:, 1]]),
+        np.concatenate([mined_passages.question_indexes, columns[:, 0]]),
+        np.concatenate([mined_passages.ordinals, columns[:, 1]]),
         zeros,
         np.concatenate([np.full(count, _RUN), columns[:, 2]]),
-        np.concatenate([mined.runs, np.full(len(columns), -1)]),
-        np.concatenate([mined.ranks, np.zeros(len(columns), np.int64)]),
-        np.concatenate([mined.scores, np.zeros(len(columns), np.float32)]),
-        np.concatenate([mined.answers, columns[:, 3]]),
+        np.concatenate([mined_passages.runs, np.full(len(columns), -1)]),
+        np.concatenate([mined_passages.ranks, np.zeros(len(columns), np.int64)]),
+        np.concatenate([mined_passages.scores, np.zeros(len(columns), np.float32)]),
+        np.concatenate([mined_passages.answers, columns[:, 3]]),
         zeros,
     )
-    return both.take(np.isin(both.places, trains))
+    return both.take(np.isin(both.question_indexes, trains))
 
 
 def sort_pairs(pairs: PairColumns, ids_of: PassageIds) -> PairColumns:
     """Sort pairs by question, role, rank, source and passage id."""
-    keys = (pairs.sources, np.where(pairs.ranks > 0, pairs.ranks, NO_RANK), pairs.roles, pairs.places)
+    keys = (pairs.sources, np.where(pairs.ranks > 0, pairs.ranks, NO_RANK), pairs.roles, pairs.question_indexes)
     order = np.lexsort(keys)
     tied = np.ones(max(len(order) - 1, 0), bool)
     for key in keys:
@@ -177,7 +185,7 @@ def pairs_table(
     ids, unmined = ids_of(wanted.tolist()), pairs.runs < 0
     roles, sources = names(ROLES, pairs.roles), names(SOURCES, pairs.sources)
     columns = {
-        "question": names(questions, pairs.places),
+        "question": names(questions, pairs.question_indexes),
         "passage": names([ids[ordinal] for ordinal in wanted.tolist()], place),
         "role": roles,
         "source": sources,

@@ -53,11 +53,11 @@ class SetStats:
         """Add the pairs of several questions; each place in `pairs` is one of `questions`."""
         keys = [(question.relation, bucket_group(question.bucket, question.frequency)) for question in questions]
         numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-        places, self.pairs = np.unique(pairs.places), self.pairs + len(pairs.places)
+        places, self.pairs = np.unique(pairs.question_indexes), self.pairs + len(pairs.question_indexes)
         self.questions += len(places)
         for place in places.tolist():
             self.groups[keys[place]][0]["questions"] += 1
-        group = np.array([numbers[key] for key in keys], np.int64)[pairs.places]
+        group = np.array([numbers[key] for key in keys], np.int64)[pairs.question_indexes]
         shape = (len(numbers), len(ROLES), len(SOURCES), int(pairs.ranks.max(initial=0)) + 1, len(reasons))
         kinds = np.ravel_multi_index((group, pairs.roles, pairs.sources, pairs.ranks, pairs.reasons), shape)
         found, count = np.unique(kinds, return_counts=True)

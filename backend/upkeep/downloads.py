@@ -83,7 +83,7 @@ def download(
         return _zip_folder(study.path("models", find_part(study, "model", name)))
     from blindspot.backend.reports.html_report import html_report
 
-    return Download(f"{name}.html", "text/html", html_report(study, hidden=hidden).encode())
+    return Download(f"{name}.html", "text/html", html_report(study, hidden_questions=hidden).encode())
 
 
 def _download_run(study: Study, name: str, format: str, folder: Path) -> Download:

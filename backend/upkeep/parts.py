@@ -66,16 +66,16 @@ def describe(study: Study, kind: str, name: str, text: str, keywords: Sequence[s
 
 
 def rename(
-    study: Study, kind: str, old_name: str, new_name: str, confirmed: bool = False, actor: str | None = None
+    study: Study, kind: str, old_name: str, new_name: str, is_confirmed: bool = False, actor: str | None = None
 ) -> None:
     """Rename a part. Parts made from it keep the old name in their records.
 
     Args:
-        confirmed: The person knows the parts that name this one.
+        is_confirmed: The person knows the parts that name this one.
 
     Raises:
         Refused: The new name is taken or not allowed, something needs the part under its name, or the renaming is not
-            `confirmed` although other parts name the part.
+            `is_confirmed` although other parts name the part.
     """
     require(study, actor, ACTION)
     find_part(study, kind, old_name)
@@ -84,7 +84,7 @@ def rename(
         Queue(study.labels_path).rename(old_name, new_name, actor)
         return
     check_name(new_name, kind_words(kind))
-    _refuse_with_dependents(study, kind, old_name, "renamed", confirmed, exempt_kinds=("needs", "belongs"))
+    _refuse_with_dependents(study, kind, old_name, "renamed", is_confirmed, exempt_kinds=("needs", "belongs"))
     source, target = _folder(study, kind, old_name), _folder(study, kind, new_name)
     with ExitStack() as locks:
         for name in (old_name, new_name):
@@ -96,25 +96,25 @@ def rename(
     Descriptions(study.labels_path).rename(kind, old_name, new_name, actor)
 
 
-def delete(study: Study, kind: str, name: str, confirmed: bool = False, actor: str | None = None) -> list[Dependent]:
+def delete(study: Study, kind: str, name: str, is_confirmed: bool = False, actor: str | None = None) -> list[Dependent]:
     """Delete a part and everything that belongs only to it. Return what was deleted besides the part.
 
     Args:
-        confirmed: The person knows what depends on the part, and that nothing brings it back.
+        is_confirmed: The person knows what depends on the part, and that nothing brings it back.
 
     Raises:
-        Refused: Something needs the part, or the deletion is not `confirmed`.
+        Refused: Something needs the part, or the deletion is not `is_confirmed`.
     """
     require(study, actor, ACTION)
     find_part(study, kind, name)
-    if not confirmed and not dependents(study, kind, name):
+    if not is_confirmed and not dependents(study, kind, name):
         raise Refused(
             f"nothing brings {kind_words(kind)} {name!r} back once it is deleted; confirm if it should be deleted"
         )
     if kind == "batch":
         Queue(study.labels_path).delete(name, actor)
         return []
-    _refuse_with_dependents(study, kind, name, "deleted", confirmed, exempt_kinds=("needs",))
+    _refuse_with_dependents(study, kind, name, "deleted", is_confirmed, exempt_kinds=("needs",))
     belongings = [each for each in dependents(study, kind, name) if each.relation == "belongs"]
     for each in belongings:
         if each.kind == "encoder":
@@ -127,13 +127,13 @@ def delete(study: Study, kind: str, name: str, confirmed: bool = False, actor: s
 
 
 def _refuse_with_dependents(
-    study: Study, kind: str, name: str, action: str, confirmed: bool, exempt_kinds: tuple[str, ...]
+    study: Study, kind: str, name: str, action: str, is_confirmed: bool, exempt_kinds: tuple[str, ...]
 ) -> None:
     found = dependents(study, kind, name)
     if blocking := [each for each in found if each.relation in exempt_kinds]:
         advice = "describe it instead" if action == "renamed" else "delete those first"
         raise Refused(f"{kind_words(kind)} {name!r} cannot be {action}: {_list_dependents(blocking)}; {advice}")
-    if found and not confirmed:
+    if found and not is_confirmed:
         raise Refused(
             f"{kind_words(kind)} {name!r} is named by others: {_list_dependents(found)}; confirm if it should be {action}"
         )

@@ -133,9 +133,9 @@ class StudyMeasures(OpenedStudy):
         """Return the saved slices, oldest first: slice, expression, made."""
         import pandas as pd
 
-        from blindspot.backend.evaluation.saved_slices import saved
+        from blindspot.backend.evaluation.saved_slices import saved_slices
 
-        rows = [(each.name, each.expression, each.made) for each in saved(self.study).values()]
+        rows = [(each.name, each.expression, each.made) for each in saved_slices(self.study).values()]
         return pd.DataFrame(rows, columns=["slice", "expression", "made"])
 
     def save_slice(self, name: str, expression: str, replace: bool = False) -> str:

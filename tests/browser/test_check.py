@@ -89,7 +89,7 @@ def test_the_end_of_judging_leads_to_the_rate(mined, tab):
     with serving(found.study) as port:
         tab.goto(f"http://{server.ADDRESS}:{port}/check")
         begin_judging(tab)
-        for _ in set(negative_pairs(found.checked.places).question[drawn.draws].tolist()):
+        for _ in set(negative_pairs(found.checked_study.occurrences).question[drawn.draws].tolist()):
             judge_question(tab, "3")
         expect(tab.locator(".judge h1")).to_have_text("You are done", timeout=PATIENCE)
         expect(tab.locator(".judge")).to_contain_text("The page Check shows the rate and the rule")

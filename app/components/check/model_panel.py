@@ -29,14 +29,14 @@ from blindspot.db.errors import BlindspotError
 
 def model_panel(open_study: Study, found: Check) -> None:
     """Show the panel to people who may use language models, if the study has one and pairs are drawn."""
-    judges, drawn = list(llm_judges(open_study)), read_sample(found.checked)
+    judges, drawn = list(llm_judges(open_study)), read_sample(found.checked_study)
     if not judges or drawn is None or not who.may(open_study.labels_path, "train"):
         return
     with st.container(key="model"):
         show(tag("h2", "A language model's opinion"))
         name = judges[0] if len(judges) == 1 else st.selectbox("Language model", judges, key="check-model")
         try:
-            left = unscored_pairs(found.checked, drawn, name)
+            left = unscored_pairs(found.checked_study, drawn, name)
             if left:
                 _ask(open_study, name, left)
             rate = replace(found, judge=name).rate()

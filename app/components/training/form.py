@@ -245,7 +245,9 @@ def _time_of_retriever(
     begin, chosen = initial_encoder_settings(open_study, start), DualEncoderSettings(**settings)
     source = training_source(open_study, training_set, chosen)
     stored = StoredVectors.open(open_study, start, chosen.passage_tokens) if chosen.only == "question" else None
-    cost = estimate(begin, source.examples, chosen, time_limit=time_limit, teacher=source.teacher, stored=stored)
+    cost = estimate(
+        begin, source.examples, chosen, time_limit=time_limit, teacher=source.teacher, stored_vectors=stored
+    )
     told = _duration_text(cost.steps, cost.seconds_per_step, cost.seconds)
     if stored is not None:
         return cost.steps, f"{told} The passages keep their vectors."

@@ -56,19 +56,22 @@ class RowLayout(ABC):
         """Read a row. Raises FieldError for an invalid row. previous: the row before this one."""
 
     @abstractmethod
-    def changed(
-        self, values: Values, false: Sequence[int], added: Sequence[int], spares: Sequence[Cell]
+    def corrected_rows(
+        self, values: Values, false: Sequence[int], added_positives: Sequence[int], spare_negatives: Sequence[Cell]
     ) -> list[Values]:
         """Return the rows that replace a row after its false negatives were found.
 
         Args:
-            false: Indexes of the false negatives among the row's passages. added: The indexes of those that become
+            false: Indexes of the false negatives among the row's passages. added_positives: The indexes of those that
+                become
             positives.
-            spares: Other true negatives of the question, for formats with a fixed number of negatives per row.
+            spare_negatives: Other true negatives of the question, for formats with a fixed number of negatives per row.
         """
 
     def cell(self, values: Values, place: int) -> Cell:
-        """Return a negative in the form that `changed` accepts as a spare. Only formats with spares implement it."""
+        """Return a negative in the form that `corrected_rows` accepts as a spare. Only formats with spares implement
+        it.
+        """
         return ()
 
 
@@ -127,9 +130,9 @@ def numbers_of(value: Any, column: str) -> list[float]:
     return [number_of(each, column) for each in value]
 
 
-def in_type_of(new: list[float], before: Any) -> Any:
-    """Return a list of numbers, as text if the old value `before` was text, as in CSV."""
-    if not isinstance(before, str):
+def in_type_of(new: list[float], old_value: Any) -> Any:
+    """Return a list of numbers, as text if the old value `old_value` was text, as in CSV."""
+    if not isinstance(old_value, str):
         return new
-    between = ", " if "," in before else " "
+    between = ", " if "," in old_value else " "
     return "[" + between.join(repr(number) for number in new) + "]"

@@ -45,11 +45,11 @@ class IdLayout(RowLayout):
     def cell(self, values: Values, place: int) -> Cell:
         return (values[str(place + 1)],)
 
-    def changed(
-        self, values: Values, false: Sequence[int], added: Sequence[int], spares: Sequence[Cell]
+    def corrected_rows(
+        self, values: Values, false: Sequence[int], added_positives: Sequence[int], spare_negatives: Sequence[Cell]
     ) -> list[Values]:
-        others = [cell for cell in spares if cell[0] not in (values["1"], values["2"])]
-        return [{**values, "1": values["2"], "2": others[0][0]}] if added and others else []
+        others = [cell for cell in spare_negatives if cell[0] not in (values["1"], values["2"])]
+        return [{**values, "1": values["2"], "2": others[0][0]}] if added_positives and others else []
 
 
 def _recognise(columns: Sequence[str], rows: Sequence[Values]) -> RowLayout | None:

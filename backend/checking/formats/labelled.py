@@ -59,10 +59,10 @@ class PairLayout(RowLayout):
         title = "" if self.title is None else text_of(values, self.title)
         return Entry(question, [Slot(is_positive, text_of(values, self.passage), "" if title == "-" else title, score)])
 
-    def changed(
-        self, values: Values, false: Sequence[int], added: Sequence[int], spares: Sequence[Cell]
+    def corrected_rows(
+        self, values: Values, false: Sequence[int], added_positives: Sequence[int], spare_negatives: Sequence[Cell]
     ) -> list[Values]:
-        if not added or self.label is None:
+        if not added_positives or self.label is None:
             return []
         return [{**values, self.label: _positive_label_like(values[self.label])}]
 
@@ -102,17 +102,18 @@ class ListLayout(RowLayout):
         slots = [Slot(is_one, text, "", score) for is_one, text, score in zip(positive, passages, scores, strict=True)]
         return Entry(text_of(values, self.question), slots)
 
-    def changed(
-        self, values: Values, false: Sequence[int], added: Sequence[int], spares: Sequence[Cell]
+    def corrected_rows(
+        self, values: Values, false: Sequence[int], added_positives: Sequence[int], spare_negatives: Sequence[Cell]
     ) -> list[Values]:
         row = dict(values)
-        gone = set(false) - set(added)
+        gone = set(false) - set(added_positives)
         for column in (self.passages, self.labels, self.scores):
             if column is not None:
                 row[column] = [each for place, each in enumerate(values[column]) if place not in gone]
         if self.labels is not None:
             labels = [
-                _positive_label_like(each) if place in added else each for place, each in enumerate(values[self.labels])
+                _positive_label_like(each) if place in added_positives else each
+                for place, each in enumerate(values[self.labels])
             ]
             row[self.labels] = [each for place, each in enumerate(labels) if place not in gone]
         return [row] if row[self.passages] else []

@@ -44,11 +44,11 @@ class RecordLayout(RowLayout):
         answers = fields.texts(values, "answers") if isinstance(values.get("answers"), list) else ()
         return Entry(text_of(values, self.question), slots, answers)
 
-    def changed(
-        self, values: Values, false: Sequence[int], added: Sequence[int], spares: Sequence[Cell]
+    def corrected_rows(
+        self, values: Values, false: Sequence[int], added_positives: Sequence[int], spare_negatives: Sequence[Cell]
     ) -> list[Values]:
-        """Move the false negatives in `added`, with their scores, to the end of the positives, and remove the other
-        false negatives.
+        """Move the false negatives in `added_positives`, with their scores, to the end of the positives, and remove the
+        other false negatives.
         """
         row, first = dict(values), len(_list_of_field(values, self.positives))
         gained, gained_scores = (
@@ -58,7 +58,7 @@ class RecordLayout(RowLayout):
         for name in self.negatives:
             passages, scores = _list_of_field(values, name), self._scores(values, name)
             places = {place - first for place in false if first <= place < first + len(passages)}
-            moved = [place - first for place in added if place - first in places]
+            moved = [place - first for place in added_positives if place - first in places]
             gained += [passages[place] for place in moved]
             if name in row and places:
                 row[name] = [each for place, each in enumerate(passages) if place not in places]
@@ -66,7 +66,7 @@ class RecordLayout(RowLayout):
                     row[self.scores[name]] = [each for place, each in enumerate(scores) if place not in places]
                     gained_scores += [scores[place] for place in moved]
             first += len(passages)
-        if added:
+        if added_positives:
             row[self.positives] = gained
             if self._scores(values, self.positives):
                 row[self.scores[self.positives]] = gained_scores

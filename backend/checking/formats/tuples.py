@@ -60,8 +60,8 @@ class TupleLayout(RowLayout):
         score = None if self.scores is None else numbers_of(values[self.scores], self.scores)[place]
         return (None if title is None else values[title], values[text], score)
 
-    def changed(
-        self, values: Values, false: Sequence[int], added: Sequence[int], spares: Sequence[Cell]
+    def corrected_rows(
+        self, values: Values, false: Sequence[int], added_positives: Sequence[int], spare_negatives: Sequence[Cell]
     ) -> list[Values]:
         """Replace false negatives by other negatives of the question; if they do not suffice, repeat the row's own true
         negatives.
@@ -72,12 +72,12 @@ class TupleLayout(RowLayout):
         width = len(self.negatives)
         kept = [self.cell(values, place) for place in range(1, 1 + width) if place not in false]
         texts = {cell[1] for cell in kept} | {self.cell(values, place)[1] for place in (0, *false)}
-        filled = kept + [cell for cell in spares if cell[1] not in texts]
+        filled = kept + [cell for cell in spare_negatives if cell[1] not in texts]
         if not filled:
             return []
         filled = [filled[place % len(filled)] for place in range(width)]
         own = [self._row(values, self.cell(values, 0), filled)] if width > 1 else []
-        return own + [self._row(values, self.cell(values, place), filled) for place in added]
+        return own + [self._row(values, self.cell(values, place), filled) for place in added_positives]
 
     def _row(self, values: Values, positive: Cell, negatives: Sequence[Cell]) -> Values:
         row = dict(values)

@@ -55,10 +55,10 @@ def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) 
     return WriteResult(write_results(path, entries), unit="question")
 
 
-def _entry(question: Question, retrieved: Retrieved) -> dict[str, Any]:
+def _entry(question: Question, hits: Retrieved) -> dict[str, Any]:
     contexts = [
         {"id": p.id, "title": p.title, "text": p.text, "score": str(float(score)), "has_answer": bool(has_answer)}
-        for p, score, has_answer in retrieved
+        for p, score, has_answer in hits
     ]
     return {"question": question.text, "answers": list(question.answers), "ctxs": contexts}
 

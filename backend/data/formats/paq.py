@@ -69,10 +69,12 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
     yield from _draw_questions(path, chosen, draw, options)
 
 
-def _draw_questions(path: Path, chosen: list[str], draw: random.Random, options: Options) -> Iterator[ImportedQuestion]:
+def _draw_questions(
+    path: Path, passage_ids: list[str], draw: random.Random, options: Options
+) -> Iterator[ImportedQuestion]:
     """Draw one question of each chosen passage uniformly at random, without repeating a text."""
     seen: Counter[str] = Counter()
-    sampled: dict[str, tuple[int, str, tuple[str, ...]] | None] = dict.fromkeys(chosen)
+    sampled: dict[str, tuple[int, str, tuple[str, ...]] | None] = dict.fromkeys(passage_ids)
     for line, record in _records(path):
         if isinstance(record, BadInput):
             continue

@@ -58,10 +58,10 @@ def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) 
     return WriteResult(count, unit="question")
 
 
-def _entry(question: Question, retrieved: Retrieved) -> dict[str, Any]:
+def _entry(question: Question, hits: Retrieved) -> dict[str, Any]:
     contexts = [
         {"docid": p.id, "score": str(float(score)), "text": _contents(p.title, p.text), "has_answer": bool(has_answer)}
-        for p, score, has_answer in retrieved
+        for p, score, has_answer in hits
     ]
     return {"question": question.text, "answers": list(question.answers), "contexts": contexts}
 

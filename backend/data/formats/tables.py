@@ -101,9 +101,9 @@ def _columns_of_fields(path: Path, usual_names: Mapping[str, tuple[str, ...]], o
     return chosen
 
 
-def _required_column(path: Path, chosen: Mapping[str, str], *names: str) -> None:
+def _required_column(path: Path, chosen_columns: Mapping[str, str], *names: str) -> None:
     for name in names:
-        if name not in chosen:
+        if name not in chosen_columns:
             columns = column_names(columns_of(path))
             raise BadInput(f"no column is the {name}; the columns are {columns}; choose with --set {name}=COLUMN", path)
 

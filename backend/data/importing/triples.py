@@ -49,24 +49,24 @@ SHARE = 0.1  # of a relation's facts for dev, and as many for test
 
 @dataclass(slots=True)
 class Fact:
-    """The answers to a question about a subject and a relation, and the passages that state them. own, others: passages
-    from the subject's own article and from other articles.
+    """The answers to a question about a subject and a relation, and the passages that state them. own_answers,
+    other_answers: passages from the subject's own article and from other articles.
     """
 
     subject: str
     relation: str
     answers: dict[str, None] = field(default_factory=dict)
     frequency: int | None = None
-    own: list[str] = field(default_factory=list)
-    others: list[str] = field(default_factory=list)
+    own_answers: list[str] = field(default_factory=list)
+    other_answers: list[str] = field(default_factory=list)
 
     @property
     def is_covered(self) -> bool:
-        return bool(self.own or self.others)
+        return bool(self.own_answers or self.other_answers)
 
     @property
     def gold(self) -> tuple[str, ...]:
-        return tuple([*self.own, *self.others][:MAX_GOLD])
+        return tuple([*self.own_answers, *self.other_answers][:MAX_GOLD])
 
 
 @job("import triples")
@@ -161,7 +161,9 @@ class _Aligner(MentionCounter):
                 passage = self._rule.passage(text)
                 for fact, needles in (fact for key in subjects for fact in self._facts.get(key, ())):
                     if self._rule.contains_answer(passage, needles):
-                        places = fact.own if subject_key(title) == subject_key(fact.subject) else fact.others
+                        places = (
+                            fact.own_answers if subject_key(title) == subject_key(fact.subject) else fact.other_answers
+                        )
                         if len(places) < MAX_GOLD:
                             places.append(id)
 

@@ -227,7 +227,7 @@ class PairAsker:
             if len(new) == under_way.missing_votes:
                 yield self._count_pair(under_way.pair, [*under_way.stored_answers, *new])
 
-    def _votes(self, pair: PairTexts, hashed: str, missing_votes: Sequence[tuple[str, int]]) -> list[StoredAnswer]:
+    def _votes(self, pair: PairTexts, pair_digest: str, missing_votes: Sequence[tuple[str, int]]) -> list[StoredAnswer]:
         """Return the votes for a pair. There are fewer than `missing_votes` if recent answers could not be parsed and
         the work stops.
         """
@@ -235,10 +235,10 @@ class PairAsker:
         for model, sample in missing_votes:
             if self._answers_are_unreadable:
                 break
-            votes.append(self._ask_once(pair, hashed, model, sample))
+            votes.append(self._ask_once(pair, pair_digest, model, sample))
         return votes
 
-    def _ask_once(self, pair: PairTexts, hashed: str, model: str, sample: int) -> StoredAnswer:
+    def _ask_once(self, pair: PairTexts, pair_digest: str, model: str, sample: int) -> StoredAnswer:
         """Ask the model, and once more if the answer cannot be parsed. If the second answer cannot be parsed either, it
         is unknown.
         """
@@ -267,13 +267,13 @@ class PairAsker:
             if grade is not None:
                 self._unreadable_in_a_row = 0
             else:
-                self._unreadable_in_a_row += hashed not in self._asked_before or not self.judged
+                self._unreadable_in_a_row += pair_digest not in self._asked_before or not self.judged
                 self.unreadable = text[:LONGEST_SHOWN]
         return StoredAnswer(
             model,
             judge.recipe,
             sample,
-            hashed,
+            pair_digest,
             grade,
             text[:LONGEST_REPLY],
             served,

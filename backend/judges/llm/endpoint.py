@@ -49,13 +49,13 @@ def check_url(url: str) -> str:
     return http_client.check_url(url, "--endpoint", "http://localhost:8000/v1")
 
 
-def is_same_model(requested: str, served: str) -> bool:
+def is_same_model(requested_model: str, reported_model: str) -> bool:
     """Return whether an endpoint used the requested model: it reports the same name, a dated snapshot of it, or no
     name.
     """
-    if not served or served == requested:
+    if not reported_model or reported_model == requested_model:
         return True
-    short = requested.rpartition("/")[2], served.rpartition("/")[2]
+    short = requested_model.rpartition("/")[2], reported_model.rpartition("/")[2]
     return short[0] == short[1] or _SNAPSHOT.fullmatch(short[1].removeprefix(short[0])) is not None
 
 

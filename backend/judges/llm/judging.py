@@ -230,14 +230,14 @@ class LLMKind(StoredJudgeKind):
     help = "a language model behind an OpenAI-compatible endpoint"
     run_job = staticmethod(judge_with_llm)
 
-    def card(self, name: str, about: Manifest, scored: bool) -> JudgeCard:
-        return JudgeCard(name, KIND, "", False, None, scored)
+    def card(self, name: str, manifest: Manifest, has_scores: bool) -> JudgeCard:
+        return JudgeCard(name, KIND, "", False, None, has_scores)
 
-    def thresholds(self, about: Manifest) -> tuple[float, float]:
+    def thresholds(self, manifest: Manifest) -> tuple[float, float]:
         """Return the thresholds for the mean of the votes: a pair below 0.5 is negative, and from the score of the
         lowest positive grade on it is positive.
         """
-        prompt = Prompt(**about["prompt"])
+        prompt = Prompt(**manifest["prompt"])
         return 0.5, prompt.probability(prompt.positive_from)
 
     def open(self, study: Study, name: str, device: str | None = None) -> LLMJudge:

@@ -132,19 +132,19 @@ class StoredPassages:
             reader.close()
 
 
-def title_and_text(stored: str) -> tuple[str, str]:
+def title_and_text(content: str) -> tuple[str, str]:
     """Return the title and text of a stored document: either one of Anserini's JSON documents or plain contents."""
-    if stored.lstrip().startswith("{"):
+    if content.lstrip().startswith("{"):
         try:
-            record = json.loads(stored)
+            record = json.loads(content)
         except ValueError:
-            return split_contents(stored)
+            return split_contents(content)
         if isinstance(record.get("text"), str):
             return str(record.get("title") or ""), record["text"]
         if isinstance(record.get(FIELD), str):
             title = record.get("title")
             return (title, record[FIELD]) if isinstance(title, str) else split_contents(record[FIELD])
-    return split_contents(stored)
+    return split_contents(content)
 
 
 class OpenedLucene(LuceneSearch):

@@ -31,12 +31,12 @@ class CandidateTable:
         columns: maximum number of rows in one call of `add`.
     """
 
-    def __init__(self, rounded: RoundedQueries, k: int, columns: int):
+    def __init__(self, queries: RoundedQueries, k: int, columns: int):
         import torch
 
-        questions = len(rounded.operand)
-        self._rounded, self._k, self._limit = rounded, k, CANDIDATES * k + MORE_CANDIDATES
-        self._dtype = getattr(torch, rounded.precision.scores)
+        questions = len(queries.operand)
+        self._rounded, self._k, self._limit = queries, k, CANDIDATES * k + MORE_CANDIDATES
+        self._dtype = getattr(torch, queries.precision.scores)
         self._queue: deque[tuple[np.ndarray, np.ndarray]] = deque()
         self._in_use = threading.Lock()  # held by the thread that changes the table
         self._keys = np.empty((questions, self._limit + columns), np.int64)

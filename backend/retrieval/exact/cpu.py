@@ -79,7 +79,7 @@ class CPUSearch:
         hits = exact_best(self.vectors, questions, ordinals, self.similarity, k)
         return CandidateHits(hits, rounded.score_upper_bound(threshold))
 
-    def _sample_products(self, rounded: RoundedQueries, k: int, row_count: int, workers: int) -> np.ndarray:
+    def _sample_products(self, queries: RoundedQueries, k: int, row_count: int, workers: int) -> np.ndarray:
         """Return the largest product of each group of sampled rows, (q, groups) float32.
 
         The sample consists of blocks of rows at equal distances, so that it represents the whole collection.
@@ -93,7 +93,7 @@ class CPUSearch:
         maxima: list[torch.Tensor] = []
 
         def measure(row_ranges: Iterable[int]) -> None:
-            product = _Product(self._rows, self._score_extent.squares, rounded, row_count)
+            product = _Product(self._rows, self._score_extent.squares, queries, row_count)
             for start in row_ranges:
                 products = product(start, min(start + row_count, len(self.vectors)))
                 maxima.append(_group_maxima(products, per_group))
@@ -158,12 +158,12 @@ def multiplies_bfloat16() -> bool:
 class _Product:
     """Products of a batch of questions with blocks of rows, in buffers that one thread reuses."""
 
-    def __init__(self, stored: torch.Tensor, squares: np.ndarray | None, rounded: RoundedQueries, row_count: int):
+    def __init__(self, stored: torch.Tensor, squares: np.ndarray | None, queries: RoundedQueries, row_count: int):
         import torch
 
-        self._stored, self._squares, self._rounded, self._rows = stored, squares, rounded, row_count
-        self._operand = rounded.operand
-        precision, width = rounded.precision, stored.shape[1]
+        self._stored, self._squares, self._rounded, self._rows = stored, squares, queries, row_count
+        self._operand = queries.operand
+        precision, width = queries.precision, stored.shape[1]
         self._scores = torch.empty((len(self._operand), row_count), dtype=getattr(torch, precision.scores))
         if precision.operands != "float16":
             self._wide = torch.empty((row_count, width))

@@ -35,7 +35,7 @@ def search_exhaustively(
     blocks: Iterable[PassageBlock],
     vectors: np.ndarray,
     questions: np.ndarray,
-    rounded: RoundedQueries,
+    queries: RoundedQueries,
     k: int,
     minimum: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -44,19 +44,19 @@ def search_exhaustively(
     Args:
         blocks: all rows, in order.
         vectors: the same rows, (n, d) float16, n at least k.
-        rounded: the questions, rounded for a product in float32.
+        queries: the questions, rounded for a product in float32.
         minimum: (q,) float32, a score that at least k rows of each question reach.
     """
     import torch
 
     with torch.inference_mode():
-        return _exact_best(blocks, vectors, questions, rounded, k, minimum)
+        return _exact_best(blocks, vectors, questions, queries, k, minimum)
 
 
-def _exact_best(blocks, vectors, questions, rounded, k, least):
+def _exact_best(blocks, vectors, questions, queries, k, minimum):
     import torch
 
-    held, waiting, floors, wanted = _empty_pairs(), [], rounded.product_lower_bound(least), rounded.operand
+    held, waiting, floors, wanted = _empty_pairs(), [], queries.product_lower_bound(minimum), queries.operand
     for block in blocks:
         per_piece = max(1, PAIRS_PER_BLOCK // max(len(questions), questions.shape[1]))
         for first in range(0, len(block.rows), per_piece):
@@ -64,17 +64,17 @@ def _exact_best(blocks, vectors, questions, rounded, k, least):
             wanted = wanted.to(rows.device)
             products = wanted @ rows.T
             if block.squares is not None:
-                factors = torch.from_numpy(rounded.factors).to(rows.device)
+                factors = torch.from_numpy(queries.factors).to(rows.device)
                 products.mul_(factors[:, None]).sub_(block.squares[first : first + per_piece].to(rows.device))
             reached = products >= torch.from_numpy(_float32_below(floors)).to(rows.device)[:, None]
             which, columns = (part.cpu().numpy() for part in reached.nonzero(as_tuple=True))
             ordinals = (columns + block.start + first).astype(np.int32)
             waiting.append(
-                (which.astype(np.int32), ordinals, exact_pairs(vectors, questions, which, ordinals, rounded.similarity))
+                (which.astype(np.int32), ordinals, exact_pairs(vectors, questions, which, ordinals, queries.similarity))
             )
             if sum(len(part[0]) for part in waiting) > MAX_PAIRS:
                 held, waiting = _best_pairs([held, *waiting], k, len(questions)), []
-                floors = np.maximum(floors, rounded.product_lower_bound(_kth_score(held, k, least)))
+                floors = np.maximum(floors, queries.product_lower_bound(_kth_score(held, k, minimum)))
     _, ordinals, scores = _best_pairs([held, *waiting], k, len(questions))
     return ordinals.reshape(-1, k), scores.reshape(-1, k)
 

@@ -171,7 +171,7 @@ class GPUShard:
         return parts
 
     def find_candidates(
-        self, questions: np.ndarray, rounded: RoundedQueries, k: int, progress: Progress | None
+        self, questions: np.ndarray, queries: RoundedQueries, k: int, progress: Progress | None
     ) -> CandidateHits:
         """Return the candidates among this device's rows. If the device runs out of memory, smaller blocks are tried,
         and then the rows are streamed from the host.
@@ -181,12 +181,12 @@ class GPUShard:
         with self._busy, torch.inference_mode():
             while True:
                 try:
-                    scores, ordinals = self._best_products(rounded, min(k + MARGIN, self._stop - self._start))
+                    scores, ordinals = self._best_products(queries, min(k + MARGIN, self._stop - self._start))
                     threshold = scores.min(1).values.float().cpu().numpy()
                     if ordinals.shape[1] == self._stop - self._start:
                         threshold[:] = -np.inf
                     return CandidateHits(
-                        self._order_scores(questions, ordinals, k), rounded.score_upper_bound(threshold)
+                        self._order_scores(questions, ordinals, k), queries.score_upper_bound(threshold)
                     )
                 except torch.OutOfMemoryError as error:
                     self._make_room(error, progress)
@@ -245,17 +245,17 @@ class GPUShard:
         for first in range(0, len(self._rows), block_rows):
             yield self._start + first, self._rows[first : first + block_rows]
 
-    def _best_products(self, rounded: RoundedQueries, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _best_products(self, queries: RoundedQueries, count: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the scores and rows (q, count) of the `count` largest products, in no order."""
         import torch
 
-        operand = rounded.operand.to(self.device)
-        factors = torch.from_numpy(rounded.factors).to(self.device)
+        operand = queries.operand.to(self.device)
+        factors = torch.from_numpy(queries.factors).to(self.device)
         best: tuple[torch.Tensor, torch.Tensor] | None = None
         for first, rows in self._read_blocks(
             min(ROWS_PER_BLOCK, max(GROUP, self._scores_per_block // len(operand) // GROUP * GROUP))
         ):
-            product = _padded_products(rows, operand, getattr(torch, rounded.precision.scores))
+            product = _padded_products(rows, operand, getattr(torch, queries.precision.scores))
             if self._squares is not None:
                 places = slice(first - self._start, first - self._start + len(rows))
                 product[: len(rows)].mul_(factors).sub_(self._squares[places, None])

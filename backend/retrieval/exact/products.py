@@ -89,10 +89,10 @@ def extent_of(rows: torch.Tensor) -> tuple[float, float, torch.Tensor]:
     return float(squares.max()) ** 0.5, float(lost.max()) ** 0.5, squares
 
 
-def merge_extents(parts: list[tuple[float, float, np.ndarray]], keep_squares: bool, width: int) -> Extent:
+def merge_extents(extents: list[tuple[float, float, np.ndarray]], keep_squares: bool, width: int) -> Extent:
     """Combine the extents of blocks. Raises Refused for a row with NaN or infinity."""
     start = 0
-    for norm, _, squares in parts:
+    for norm, _, squares in extents:
         if not np.isfinite(norm):
             row = start + int(np.flatnonzero(~np.isfinite(squares))[0])
             raise Refused(
@@ -102,9 +102,9 @@ def merge_extents(parts: list[tuple[float, float, np.ndarray]], keep_squares: bo
         start += len(squares)
     sure = 1 + width * STEP
     return Extent(
-        max(norm for norm, _, _ in parts) * sure,
-        max(lost for _, lost, _ in parts) * sure + LEAST["bfloat16"],
-        np.concatenate([squares for _, _, squares in parts]) if keep_squares else None,
+        max(norm for norm, _, _ in extents) * sure,
+        max(lost for _, lost, _ in extents) * sure + LEAST["bfloat16"],
+        np.concatenate([squares for _, _, squares in extents]) if keep_squares else None,
     )
 
 

@@ -93,13 +93,13 @@ def search(ends, ranges, weights, bounds, saturation, postings, keys):
 
 
 @njit(nogil=True, cache=True)
-def _start_question(weights, bounds, saturation, parts, cumulative_maxima):
+def _start_question(weights, bounds, saturation, contributions, cumulative_maxima):
     """Compute the score contributions ("parts") of a question's terms and the cumulative maxima of these ("reach").
     Return a lower bound on the k-th best score.
     """
     one, floor = np.float32(1), np.float32(0)
     for term in range(len(weights)):
-        weight, part = weights[term], parts[term]
+        weight, part = weights[term], contributions[term]
         for pair in range(len(saturation)):
             part[pair] = weight - weight / (one + saturation[pair])
         cumulative_maxima[term + 1] = cumulative_maxima[term] + (weight - weight / (one + bounds[term, 0]))
@@ -116,12 +116,14 @@ def _first_essential(cumulative_maxima, essential, terms, threshold):
 
 
 @njit(nogil=True, cache=True)
-def _add_postings(postings, parts, cursors, first_document, sums):
-    """Add the contributions of all postings in the window that begins with document `first_document` to the window's sums."""
+def _add_postings(postings, contributions, cursors, first_document, sums):
+    """Add the contributions of all postings in the window that begins with document `first_document` to the window's
+    sums.
+    """
     documents, pairs = postings[0], postings[1]
     high = first_document + np.uint64(WINDOW)
-    for term in range(len(parts)):
-        place, stop, part = cursors[term, 1], cursors[term, 2], parts[term]
+    for term in range(len(contributions)):
+        place, stop, part = cursors[term, 1], cursors[term, 2], contributions[term]
         cursors[term, 0] = place
         while place < stop and documents[place] < high:
             sums[documents[place] - first_document] += part[pairs[place]]
@@ -223,15 +225,15 @@ def _add_term(postings, contribution, cursor, first_document, window, found, min
 
 
 @njit(nogil=True, cache=True)
-def find_terms(texts, offsets, asked, starts, found):
-    """Fill `found` (t,) int64 with the position of each requested term among the index's sorted terms, or -1.
+def find_terms(texts, offsets, wanted_terms, starts, positions):
+    """Fill `positions` (t,) int64 with the position of each requested term among the index's sorted terms, or -1.
 
     Args:
         texts, offsets: the terms of the index, one after another in UTF-8, and where each begins (v + 1,).
-        asked, starts: the same of the terms to find.
+        wanted_terms, starts: the same of the terms to find.
     """
     for term in range(len(starts) - 1):
-        wanted = asked[starts[term] : starts[term + 1]]
+        wanted = wanted_terms[starts[term] : starts[term + 1]]
         low, high = 0, len(offsets) - 1
         while low < high:
             middle = (low + high) // 2
@@ -239,9 +241,9 @@ def find_terms(texts, offsets, asked, starts, found):
                 low = middle + 1
             else:
                 high = middle
-        found[term] = -1
+        positions[term] = -1
         if low < len(offsets) - 1 and _texts_equal(texts[offsets[low] : offsets[low + 1]], wanted):
-            found[term] = low
+            positions[term] = low
 
 
 @njit(nogil=True, cache=True)

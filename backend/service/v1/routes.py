@@ -279,10 +279,10 @@ def _add_slices(router: APIRouter, version: Version1) -> None:
     @router.get("/saved-slices", response_model=answers.SavedSlicesAnswer)
     def list_saved_slices(caller: Asking) -> dict[str, Any]:
         """List the saved slices."""
-        from blindspot.backend.evaluation.saved_slices import saved
+        from blindspot.backend.evaluation.saved_slices import saved_slices
 
         caller.require(study, "see results")
-        return {"items": [asdict(each) for each in saved(study).values()]}
+        return {"items": [asdict(each) for each in saved_slices(study).values()]}
 
     @router.put("/saved-slices/{name}", response_model=answers.SavedSliceAnswer)
     def save_slice(caller: Asking, name: SliceName, body: requests.SliceRequest) -> dict[str, Any]:
