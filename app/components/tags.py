@@ -27,7 +27,6 @@ from blindspot.db.records import Question
 from blindspot.db.tags import QuestionTag, TagCount, count_tags
 
 
-
 def question_tags(open_study: Study, question: Question, person: Person | None, selection: Selection) -> None:
     """Show everybody's tags of a question. The signed-in person's own tags are in a field that accepts new ones."""
     st.fragment(_question_tags)(open_study, question, person, selection)

@@ -115,7 +115,12 @@ def _plan_form(open_study: Study, chosen: TrainingSet) -> None:
     pairs = len(planned.draws) + len(planned.positive_draws)
     show(*(tag("p", line) for line in plan_lines(chosen.name, planned)))
     words = f"Queue {quantity(pairs, 'pair')} (about {duration(pairs * SECONDS_A_PAIR)} of judging)"
-    st.button(words, key="queue-certificate", on_click=try_action, args=(partial(_queue, open_study, chosen.name, key), "certificate"))
+    st.button(
+        words,
+        key="queue-certificate",
+        on_click=try_action,
+        args=(partial(_queue, open_study, chosen.name, key), "certificate"),
+    )
 
 
 def _state_buttons(open_study: Study, chosen: TrainingSet, certificate: Certificate | None) -> None:
