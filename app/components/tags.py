@@ -11,7 +11,7 @@ import streamlit as st
 from blindspot.analysis.accuracy import proportion, success_from_ranks
 from blindspot.app import hidden_questions, url, who
 from blindspot.app.components.compare_tables import scrolling
-from blindspot.app.components.marks import letter, notice, percentage
+from blindspot.app.components.marks import letter, percentage
 from blindspot.app.components.message import show_last_message, try_action
 from blindspot.app.desk import desk
 from blindspot.app.markup import Html, div, join, link, row, show, span, table, table_head, tag
@@ -21,7 +21,7 @@ from blindspot.backend.evaluation.slice_finder import write_condition
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.evaluation.tag_export import tags_as_csv, tags_as_json
 from blindspot.backend.text.number_words import quantity
-from blindspot.db.errors import BadInput, BlindspotError
+from blindspot.db.errors import BadInput
 from blindspot.db.people import Person
 from blindspot.db.records import Question
 from blindspot.db.tags import QuestionTag, TagCount, count_tags
