@@ -11,7 +11,7 @@ from blindspot.app.components.marks import command, methods_note
 from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.backend.evaluation.chart_colours import COLOURS
 from blindspot.backend.evaluation.report_plots import SYMBOLS
-from blindspot.backend.experiments.papers import About, experiments
+from blindspot.backend.experiments.papers import WITHOUT_TRAINING, About, experiments
 from blindspot.backend.experiments.tables import count_note, difference, format_value, result_grid
 from blindspot.backend.text.number_words import noun_form, quantity
 
@@ -35,9 +35,7 @@ def overview_sentence(results: Sequence[Mapping[str, Any]]) -> str:
     words = [claim["word"] for result in newest.values() for claim in result["claims"]]
     if not newest:
         papers = len({about.paper for about in listed.values()})
-        return (
-            f"No claim is tested yet: {quantity(len(listed), 'experiment')} of {papers} papers can run on this study."
-        )
+        return f"No claim is tested yet: {quantity(len(listed), 'experiment')} repeat tables of {papers} papers here."
     ran = f"{len(newest):,} of {quantity(len(listed), 'experiment')} {noun_form(len(newest), 'has', 'have')} run."
     return f"{quantity(len(words), 'claim')} of the papers tested{_counted_words(words)}; {ran}"
 
@@ -69,7 +67,9 @@ def overview(results: Sequence[Mapping[str, Any]]) -> Html:
         items = [
             tag("li", _experiment_link(name, about, span(about.needs, cls="soft"))) for name, about in of_paper.items()
         ]
-        summary = tag("summary", f"{paper}: {quantity(len(items), 'experiment')}")
+        without = sum(name in WITHOUT_TRAINING for name in of_paper)
+        more = span(f", {without} of them without training" if without else "", cls="soft")
+        summary = tag("summary", f"{paper}: {quantity(len(items), 'experiment')}", more)
         papers.append(div(tag("details", summary, tag("ul", *items, cls="asked"), cls="fold"), cls="panel"))
     return join(
         div(tag("h2", "Run on this study"), tag("ul", *ran, cls="asked"), cls="panel") if ran else "",

@@ -5,11 +5,12 @@ the button that draws more pairs to judge.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import streamlit as st
 
 from blindspot.app import hidden_questions, study, url, who
-from blindspot.app.components.marks import notice
+from blindspot.app.components.message import show_last_message, try_action
 from blindspot.app.desk import desk
 from blindspot.app.markup import Html, div, join, link, show, tag
 from blindspot.backend.core.study import Study
@@ -21,9 +22,7 @@ from blindspot.backend.training_sets.gold_checks import (
     unchecked_gold_sentence,
     with_default_judge,
 )
-from blindspot.db.errors import BlindspotError
 
-_SAID = "gold-check-said"
 WORDS = {
     "misses": "Check the gold of {size} misses of {of}",
     "hits": "Check {size} finds of {of} for chance matches",
@@ -66,26 +65,23 @@ def gold_panel(open_study: Study, checks: Sequence[GoldCheck]) -> None:
             if len(checks) > 1:
                 check = st.selectbox("What to check", checks, format_func=_button_label, key="gold-check-of", width=420)
             words = "Make a batch" if len(checks) > 1 else _button_label(check)
-            st.button(words, key="gold-check-draw", on_click=_draw, args=(open_study, check))
-    if made := st.session_state.pop(_SAID, None):
-        show(notice(made, " ", link("Judge", url.JUDGE), " it."))
+            draw = partial(_draw, open_study, check)
+            st.button(words, key="gold-check-draw", on_click=try_action, args=(draw, "gold-check"))
+    show_last_message("gold-check")
 
 
 def _button_label(check: GoldCheck) -> str:
     return WORDS[check.population].format(size=SIZE, of=check.of)
 
 
-def _draw(open_study: Study, check: GoldCheck) -> None:
+def _draw(open_study: Study, check: GoldCheck) -> Html:
     taken = {batch.name for batch in desk(open_study).queue.batches()}
     stem = f"{check.of[:40]}-{check.population}"
     batch = next(name for n in range(1, 10_000) if (name := f"{stem}-{n}") not in taken)
-    try:
-        made = queue_gold_check(
-            open_study, batch, with_default_judge(open_study, check), actor=who.acting_name(open_study.labels_path)
-        )
-        st.session_state[_SAID] = f"Queued {made.passages:,} passages as batch {batch}."
-    except BlindspotError as error:
-        st.session_state[_SAID] = str(error)
+    made = queue_gold_check(
+        open_study, batch, with_default_judge(open_study, check), actor=who.acting_name(open_study.labels_path)
+    )
+    return join(f"Queued {made.passages:,} passages as batch {batch}. ", link("Judge", url.JUDGE), " it.")
 
 
 def gold_items(open_study: Study, populations: Sequence[str]) -> Html:

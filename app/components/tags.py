@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import streamlit as st
@@ -10,7 +11,8 @@ import streamlit as st
 from blindspot.analysis.accuracy import proportion, success_from_ranks
 from blindspot.app import hidden_questions, url, who
 from blindspot.app.components.compare_tables import scrolling
-from blindspot.app.components.marks import letter, notice, percentage
+from blindspot.app.components.marks import letter, percentage
+from blindspot.app.components.message import show_last_message, try_action
 from blindspot.app.desk import desk
 from blindspot.app.markup import Html, div, join, link, row, show, span, table, table_head, tag
 from blindspot.app.selection import Selection
@@ -19,12 +21,10 @@ from blindspot.backend.evaluation.slice_finder import write_condition
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.evaluation.tag_export import tags_as_csv, tags_as_json
 from blindspot.backend.text.number_words import quantity
-from blindspot.db.errors import BlindspotError
+from blindspot.db.errors import BadInput
 from blindspot.db.people import Person
 from blindspot.db.records import Question
 from blindspot.db.tags import QuestionTag, TagCount, count_tags
-
-_SAID = "tags-said"
 
 
 def question_tags(open_study: Study, question: Question, person: Person | None, selection: Selection) -> None:
@@ -75,25 +75,22 @@ def _own_tags(
                 accept_new_options=True,
                 placeholder="Tag this question in your own words (key: t)",
                 label_visibility="collapsed",
-                on_change=_store_tags,
-                args=(open_study, question.id, about or None, key, own),
+                on_change=try_action,
+                args=(partial(_store_tags, open_study, question.id, about or None, key, own), "tags"),
             )
-        _show_said()
+        show_last_message("tags")
 
 
 def _store_tags(open_study: Study, question: str, run: str | None, key: str, old_tags: list[str]) -> None:
     """Store the tags that the person added to the field or removed from it."""
     now = st.session_state[key]
-    try:
-        by = who.acting_name(open_study.labels_path)
-        for word in now:
-            if word not in old_tags:
-                desk(open_study).tags.add(word, [question], run, by)
-        for word in old_tags:
-            if word not in now:
-                desk(open_study).tags.remove(word, question, run, by, own_only=True)
-    except BlindspotError as error:
-        _keep_message(str(error), failed=True)
+    by = who.acting_name(open_study.labels_path)
+    for word in now:
+        if word not in old_tags:
+            desk(open_study).tags.add(word, [question], run, by)
+    for word in old_tags:
+        if word not in now:
+            desk(open_study).tags.remove(word, question, run, by, own_only=True)
 
 
 def _tag_list(open_study: Study, tags: list[QuestionTag], selection: Selection) -> Html:
@@ -168,7 +165,7 @@ def _table(counts: list[TagCount], facts: Facts, selection: Selection, opens: Ca
 
 def _manage(open_study: Study, names: list[str]) -> None:
     with st.expander("Rename, merge and delete tags"):
-        _show_said()
+        show_last_message("tags")
         columns = st.columns([4, 3, 2, 2], vertical_alignment="bottom")
         with columns[0]:
             st.multiselect("Tags", names, key="tags-chosen")
@@ -178,42 +175,29 @@ def _manage(open_study: Study, names: list[str]) -> None:
                 key="tags-name",
                 help="One tag: rename. Choose several tags, or type an existing name, to merge tags.",
             )
+        rename, delete = (partial(_edit_tags, open_study, deletes) for deletes in (False, True))
         with columns[2]:
-            st.button("Rename or merge", key="tags-rename", on_click=_edit_tags, args=(open_study, False))
+            st.button("Rename or merge", key="tags-rename", on_click=try_action, args=(rename, "tags"))
         with columns[3]:
-            st.button("Delete", key="tags-delete", on_click=_edit_tags, args=(open_study, True))
+            st.button("Delete", key="tags-delete", on_click=try_action, args=(delete, "tags"))
 
 
-def _edit_tags(open_study: Study, deletes: bool) -> None:
-    """Rename, merge or delete the chosen tags."""
+def _edit_tags(open_study: Study, deletes: bool) -> str:
+    """Rename, merge or delete the chosen tags; return what was done."""
     chosen, name = st.session_state["tags-chosen"], st.session_state["tags-name"].strip()
     store = desk(open_study).tags
     if not chosen or not (deletes or name):
-        _keep_message("Choose a tag." if not chosen else "Write the new name.", failed=True)
-        return
+        raise BadInput("Choose a tag." if not chosen else "Write the new name.")
     others = {each.tag.casefold() for each in store.counts()} - {word.casefold() for word in chosen}
-    try:
-        by = who.acting_name(open_study.labels_path)
-        if deletes:
-            count = sum(store.delete(word, by) for word in chosen)
-            _keep_message(f"Taken back from {quantity(count, 'question')}. The record of who tagged them is kept.")
-        elif len(chosen) == 1 and name.casefold() not in others:
-            store.rename(chosen[0], name, by)
-            _keep_message(f"Renamed {chosen[0]} to {name}.")
-        else:
-            store.merge(chosen, name, by)
-            _keep_message(f"Merged {quantity(len(chosen), 'tag')} into {name}.")
-        st.session_state["tags-chosen"], st.session_state["tags-name"] = [], ""
-    except BlindspotError as error:
-        _keep_message(str(error), failed=True)
-
-
-def _keep_message(label: str, failed: bool = False) -> None:
-    """Keep the typed words for the next run of the page."""
-    st.session_state[_SAID] = label, failed
-
-
-def _show_said() -> None:
-    if said := st.session_state.pop(_SAID, None):
-        words, failed = said
-        show(notice(words, kind="error" if failed else ""))
+    by = who.acting_name(open_study.labels_path)
+    if deletes:
+        count = sum(store.delete(word, by) for word in chosen)
+        done = f"Taken back from {quantity(count, 'question')}. The record of who tagged them is kept."
+    elif len(chosen) == 1 and name.casefold() not in others:
+        store.rename(chosen[0], name, by)
+        done = f"Renamed {chosen[0]} to {name}."
+    else:
+        store.merge(chosen, name, by)
+        done = f"Merged {quantity(len(chosen), 'tag')} into {name}."
+    st.session_state["tags-chosen"], st.session_state["tags-name"] = [], ""
+    return done

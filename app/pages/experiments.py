@@ -28,8 +28,8 @@ from blindspot.app.markup import join, link, show, tag
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.experiments import tables
-from blindspot.backend.experiments.cost import cost_of_parts, next_without_training, planned_parts
-from blindspot.backend.experiments.hits import Index
+from blindspot.backend.experiments.cost import PlannedParts, cost_of_parts, next_without_training, planned_parts
+from blindspot.backend.experiments.hits import RunPart
 from blindspot.backend.experiments.papers import About, experiments
 from blindspot.backend.experiments.running import results, run_experiment
 from blindspot.backend.text.number_words import duration
@@ -69,24 +69,25 @@ def _next_experiment(open_study: Study, known: set[str]) -> None:
     chosen = _next_planned(open_study, frozenset(known), *_parts_key(open_study))
     if chosen is None:
         return
-    name, words = chosen
+    name, time = chosen
     asks = link(experiments()[name].asks, url.href(url.EXPERIMENTS, {"experiment": name}))
     show(tag("p", "Next, without training anything: ", asks, cls="lead"))
-    run = request(run_experiment, name)
-    jobs.start_button(open_study, run, f"next-{name}", f"Run {name} ({words})", primary=True)
+    jobs.start_button(open_study, request(run_experiment, name), f"next-{name}", f"Run {name}{time}", primary=True)
 
 
 @st.cache_data(max_entries=8, show_spinner=False)
 def _next_planned(_study: Study, known: frozenset[str], *key: object) -> tuple[str, str] | None:
     """Return the experiment to run next, and how long it takes; None if every one that trains nothing has run."""
     chosen = next_without_training(_study, known)
-    if chosen is None:
-        return None
-    name, planned = chosen
-    if any(isinstance(part, Index) for part in planned.waiting):  # to time it, the encoder would have to load here
-        return name, f"makes {planned.as_words()[0]}"
-    seconds = cost_of_parts(_study, planned).seconds
-    return name, "a few seconds" if seconds < SHORT else f"about {duration(seconds)}"
+    return chosen and (chosen[0], _time_words(_study, chosen[1]))
+
+
+def _time_words(open_study: Study, planned: PlannedParts) -> str:
+    """Return how long the missing parts take, in brackets; "" if only a trial of a model could tell."""
+    if not planned.existing or not all(isinstance(part, RunPart) for part in planned.waiting):
+        return ""
+    seconds = cost_of_parts(open_study, planned).seconds
+    return " (a few seconds)" if seconds < SHORT else f" (about {duration(seconds)})"
 
 
 def _experiment(open_study: Study, name: str, about: About, results: list[dict]) -> None:
@@ -116,8 +117,9 @@ def _experiment(open_study: Study, name: str, about: About, results: list[dict])
         show(tag("p", "This version cannot run this experiment; its results stay here.", cls="convention"))
         return
     with st.expander("Run it again") if results else st.container():
-        lacking = _what_it_makes(open_study, name)
-        jobs.start_button(open_study, request(run_experiment, name), f"run-{name}", "Run", lacking, primary=not results)
+        lacking, time = _what_it_makes(open_study, name)
+        run = request(run_experiment, name)
+        jobs.start_button(open_study, run, f"run-{name}", f"Run{time}", lacking, primary=not results)
     with st.expander("A small version, to see that everything runs"):
         if not lacking:
             words = f"It trains tiny models on few questions, which is no finding. To be made: {_planned(open_study, name, True)[0]}."
@@ -127,33 +129,36 @@ def _experiment(open_study: Study, name: str, about: About, results: list[dict])
     show(commands(name))
 
 
-def _what_it_makes(open_study: Study, name: str) -> str:
-    """Say what the experiment would make; return what a run lacks."""
+def _what_it_makes(open_study: Study, name: str) -> tuple[str, str]:
+    """Say what the experiment would make; return what a run lacks, and how long it takes in brackets, if known."""
     try:
-        waiting, there = _planned(open_study, name, False)
+        waiting, there, time = _planned(open_study, name, False)
     except BlindspotError as error:
         splits = ", ".join(dict.fromkeys(count["split"] for count in open_study.questions.counts()))
         if "'dev'" not in str(error):
             show(notice(f"{error}.", kind="warning"))
-            return str(error)
+            return str(error), ""
         words = (
             f"Experiments measure on questions of the split dev, and this study has {splits} only. Add a file of questions "
             "with the split dev on "
         )
         show(notice(words, link("Home", url.HOME), ".", kind="warning"))
-        return "needs questions of the split dev"
+        return "needs questions of the split dev", ""
     show(tag("p", f"To be made: {waiting}; there already: {there}.", cls="convention"))
-    return ""
+    return "", time
 
 
-def _planned(open_study: Study, name: str, is_small: bool) -> tuple[str, str]:
+def _planned(open_study: Study, name: str, is_small: bool) -> tuple[str, str, str]:
     return _planned_words(open_study, name, is_small, *_parts_key(open_study))
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def _planned_words(_study: Study, name: str, is_small: bool, *key: object) -> tuple[str, str]:
-    """Return what an experiment would make, and what is there already. A plan reads every question of the study."""
-    return planned_parts(_study, name, SMALL_SETTINGS if is_small else {}).as_words()
+def _planned_words(_study: Study, name: str, is_small: bool, *key: object) -> tuple[str, str, str]:
+    """Return what an experiment would make, what is there already, and how long it takes. A plan reads every question
+    of the study.
+    """
+    planned = planned_parts(_study, name, SMALL_SETTINGS if is_small else {})
+    return *planned.as_words(), _time_words(_study, planned)
 
 
 def _parts_key(open_study: Study) -> tuple[object, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from blindspot.app.components import jobs
 from blindspot.app.components.empty_page import show_next_step
 from blindspot.app.components.learning_curve import forecast_line
 from blindspot.app.components.marks import notice
+from blindspot.app.components.message import show_last_message, try_action
 from blindspot.app.components.parts import described, descriptions, download_row, parts_panel
 from blindspot.app.components.setting_fields import setting_field
 from blindspot.app.desk import desk, given_words
@@ -29,12 +30,10 @@ from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training_sets.judged_batches import make_batch_by_judge
 from blindspot.backend.training_sets.training_set import training_sets
 from blindspot.db.descriptions import Description
-from blindspot.db.errors import BlindspotError, Refused
 from blindspot.db.people import Person
 from blindspot.db.queue import Batch, Item
 from blindspot.db.records import SPLITS
 
-_REFUSED, _SENT, _MOVED = "batches-refused", "batches-sent", "batches-moved"
 ANYBODY = "anybody"
 RUNS_OFFERED = 3  # at most, for an offered batch to pool
 ANSWERS_AND_RANK = "answer match, subject and rank"
@@ -59,8 +58,7 @@ def batch_panel(open_study: Study, primary: bool) -> None:
         primary: Whether a new batch is the one next thing to do.
     """
     queue, people = desk(open_study).queue, who.people(open_study.labels_path)
-    if refused := st.session_state.pop(_REFUSED, None):
-        show(notice(refused, kind="error"))
+    show_last_message("batches")
     batches = queue.batches()
     with st.container(key="team-batches"):
         show(tag("h2", "Batches" if batches else "New batch"))
@@ -92,18 +90,17 @@ def send_to_judging(open_study: Study, question_ids: Sequence[str], runs: Sequen
     if not who.may(open_study.labels_path, "make batches"):
         return
     words = f"Send {quantity(len(question_ids), 'question')} to judging"
-    st.button(words, key=key, on_click=_send, args=(open_study, list(question_ids), list(runs)))
-    if refused := st.session_state.pop(_REFUSED, None):
-        show(notice(refused, kind="error"))
-    if sent := st.session_state.pop(_SENT, None):
-        show(notice(f"Creating batch {sent}. It will appear on ", link("Judge", url.JUDGE), " in a few seconds."))
+    send = partial(_send, open_study, list(question_ids), list(runs))
+    st.button(words, key=key, on_click=try_action, args=(send, "send-to-judging"))
+    show_last_message("send-to-judging")
 
 
-def _send(open_study: Study, question_ids: list[str], runs: list[str]) -> None:
+def _send(open_study: Study, question_ids: list[str], runs: list[str]) -> str:
     taken = {batch.name for batch in desk(open_study).queue.batches()}
     name = next(name for n in range(1, 100_000) if (name := f"slice-{n}") not in taken)
-    if _start(open_study, name, runs, size=len(question_ids), slice=question_ids):
-        st.session_state[_SENT] = name
+    if not _start(open_study, name, runs, size=len(question_ids), slice=question_ids):
+        return ""
+    return join(f"Creating batch {name}. It will appear on ", link("Judge", url.JUDGE), " in a few seconds.")
 
 
 def offer_batch(opened: Study, stem: str, runs: Sequence[str], words: str, **settings: Any) -> bool:
@@ -130,11 +127,7 @@ def _is_offer(batch: Batch, runs: Sequence[str], settings: Mapping[str, Any]) ->
 
 def _start(open_study: Study, name: str, runs: list[str], **settings: Any) -> bool:
     """Start the job that makes a batch, as the signed-in person. Return False if the job was refused."""
-    try:
-        by = who.acting_name(open_study.labels_path)
-    except Refused as error:
-        st.session_state[_REFUSED] = str(error)
-        return False
+    by = who.acting_name(open_study.labels_path)
     if "judge" in settings:
         return jobs.start(open_study, request(make_batch_by_judge, name, runs, **settings, by=by))
     return jobs.start(open_study, request(make_batch, name, runs, **settings, by=by))
@@ -196,21 +189,20 @@ def _waiting_sentences(open_study: Study, batch: Batch, people: list[Person], ti
     queue = desk(open_study).queue
     waiting = queue.unfinished(batch.name) if batch.state == "open" else []
     show(div(title, *(tag("p", line, cls="soft") for line in waiting_lines(waiting, people))))
-    if moved := st.session_state.pop(f"{_MOVED}-{batch.name}", None):
-        show(notice(moved))
+    show_last_message(f"batch-{batch.name}")
     if blocked := sum(each.is_blocked for each in waiting):
         st.button(
             f"Reassign {quantity(blocked, 'question')}",
             key=f"reassign-{batch.name}",
             help="Only active people get these questions. If fewer of them can judge a question than it needs, it needs only those.",
-            on_click=_apply_change,
-            args=(lambda: _reassign(open_study, batch.name),),
+            on_click=try_action,
+            args=(lambda: _reassign(open_study, batch.name), f"batch-{batch.name}"),
         )
 
 
-def _reassign(open_study: Study, name: str) -> None:
+def _reassign(open_study: Study, name: str) -> str:
     result = desk(open_study).queue.reassign(name, actor=who.acting_name(open_study.labels_path))
-    st.session_state[f"{_MOVED}-{name}"] = reassignment_sentence(result)
+    return reassignment_sentence(result)
 
 
 def _most_common(items: list[Item]) -> int:
@@ -270,15 +262,8 @@ def _new_batch_form(open_study: Study, taken_names: set[str], primary: bool) -> 
         priority_arguments: dict[str, Any] = dict(_priority_arguments(order, pairs, judge, training_set))
         if tagged:
             priority_arguments["slice"] = questions_of(open_study, tags=tagged)
-        _start(
-            open_study,
-            name.strip(),
-            chosen,
-            **priority_arguments,
-            **chosen_settings,
-            size=size,
-            splits=splits or None,
-        )
+        settings = priority_arguments | chosen_settings | {"size": size, "splits": splits or None}
+        _apply_change(lambda: _start(open_study, name.strip(), chosen, **settings))
         st.rerun()
 
 
@@ -320,8 +305,8 @@ def _judge_fields(open_study: Study, place: Any) -> tuple[str | None, str | None
     return (None, None) if chosen == ANSWERS_AND_RANK else (chosen, sets[-1] if sets else None)
 
 
-def _apply_change(change) -> None:
-    try:
+def _apply_change(change: Callable[[], object]) -> None:
+    def work() -> None:
         change()
-    except BlindspotError as error:
-        st.session_state[_REFUSED] = str(error)
+
+    try_action(work, "batches")

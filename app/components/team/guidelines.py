@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import streamlit as st
 
 from blindspot.app import who
-from blindspot.app.components.marks import notice
+from blindspot.app.components.message import has_message, show_last_message, try_action
 from blindspot.app.markup import Html, div, show, span, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.guidelines import (
@@ -18,19 +19,16 @@ from blindspot.backend.judging.guidelines import (
     guidelines,
     version_of,
 )
-from blindspot.db.errors import BlindspotError
 
-_TEXT, _SAID = "guidelines-text", "guidelines-said"
+_TEXT = "guidelines-text"
 
 
 def guidelines_panel(open_study: Study) -> None:
     """Show the guidelines to edit beside what annotators see, and who changed them when."""
     now = guidelines(open_study.folder)
     key = f"{_TEXT}-{now.version}"  # text that was typed over another version is not put over this one
-    said = st.session_state.pop(_SAID, None)
-    with st.expander("Guidelines for annotators", expanded=said is not None, key="team-guidelines"):
-        if said:
-            show(said)
+    with st.expander("Guidelines for annotators", expanded=has_message("guidelines"), key="team-guidelines"):
+        show_last_message("guidelines")
         left, right = st.columns(2)
         text = left.text_area("Guidelines, in Markdown", now.text, height=420, max_chars=MAX_TEXT, key=key)
         with right:
@@ -43,7 +41,8 @@ def guidelines_panel(open_study: Study) -> None:
                 ),
             )
         with left:
-            st.button("Save the guidelines", key="save-guidelines", on_click=_save, args=(open_study, key))
+            save = partial(_save, open_study, key)
+            st.button("Save the guidelines", key="save-guidelines", on_click=try_action, args=(save, "guidelines"))
         versions = [
             tag(
                 "details",
@@ -57,13 +56,9 @@ def guidelines_panel(open_study: Study) -> None:
         show(div(tag("h3", "Versions, the one in force first"), *versions, cls="guidelines-versions"))
 
 
-def _save(open_study: Study, key: str) -> None:
-    try:
-        saved = edit_guidelines(open_study, st.session_state[key], actor=who.acting_name(open_study.labels_path))
-        words = f"Version {saved.version} is in force. Labels from now on name it; earlier labels keep theirs."
-        st.session_state[_SAID] = notice(words)
-    except BlindspotError as error:
-        st.session_state[_SAID] = notice(str(error), kind="error")
+def _save(open_study: Study, key: str) -> str:
+    saved = edit_guidelines(open_study, st.session_state[key], actor=who.acting_name(open_study.labels_path))
+    return f"Version {saved.version} is in force. Labels from now on name it; earlier labels keep theirs."
 
 
 def _element(part: Any) -> Html | str:

@@ -10,6 +10,7 @@ import streamlit as st
 
 from blindspot.app import network, who
 from blindspot.app.components.marks import notice
+from blindspot.app.components.message import show_last_message, try_action
 from blindspot.app.markup import div, show, span, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import quantity
@@ -17,7 +18,7 @@ from blindspot.db.errors import BlindspotError
 from blindspot.db.people import Person
 from blindspot.db.rights import ROLES, Role
 
-_REFUSED, _LINK, _NEW_NAME = "people-refused", "people-link", "people-new-name"
+_LINK, _NEW_NAME = "people-link", "people-new-name"
 
 
 def people_panel(open_study: Study, person: Person, primary: bool) -> None:
@@ -30,8 +31,7 @@ def people_panel(open_study: Study, person: Person, primary: bool) -> None:
     with st.container(key="team-people"):
         show(tag("h2", "People"))
         with st.container():  # always there, so that a line in it moves no button below
-            if refused := st.session_state.pop(_REFUSED, None):
-                show(notice(refused, kind="error"))
+            show_last_message("people")
             _show_link()
         everybody = who.people(open_study.labels_path).all()
         if who.on_this_machine():
@@ -183,8 +183,5 @@ def _show_link() -> None:
             show(notice("The link opens nothing yet: press Let others in, below.", kind="warning"))
 
 
-def _apply_change(change: Callable[[], object]) -> None:
-    try:
-        change()
-    except BlindspotError as error:
-        st.session_state[_REFUSED] = str(error)
+def _apply_change(change: Callable[[], None]) -> None:
+    try_action(change, "people")

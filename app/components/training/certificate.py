@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 
 import streamlit as st
 
@@ -12,6 +11,7 @@ from blindspot.app import url, who
 from blindspot.app.certificates import more_line, plan_lines, verdict, withdrawal
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import notice
+from blindspot.app.components.message import show_last_message, try_action
 from blindspot.app.components.training import tabs
 from blindspot.app.entry import one_line
 from blindspot.app.markup import Html, div, link, row, show, span, table, table_head, tag, term
@@ -31,7 +31,7 @@ WHAT = (
 NO_JUDGE = "none"
 SECONDS_A_PAIR = 10
 """Used to estimate the time that judging takes while nobody has judged anything."""
-_SAID, _PLAN = "certificate-said", "certificate-plan"
+_PLAN = "certificate-plan"
 
 
 def certificate_section(open_study: Study, chosen: TrainingSet, sees_labels: bool) -> None:
@@ -65,8 +65,7 @@ def certificate_section(open_study: Study, chosen: TrainingSet, sees_labels: boo
         )
     if not who.may(open_study.labels_path, "make batches"):
         return
-    if said := st.session_state.pop(_SAID, None):
-        show(notice(*(tag("p", line) for line in said)))
+    show_last_message("certificate")
     if made is None:
         is_planned = f"{_PLAN}-{chosen.name}" in st.session_state
         with st.expander("Certify this set", expanded=is_planned), one_line():
@@ -116,7 +115,12 @@ def _plan_form(open_study: Study, chosen: TrainingSet) -> None:
     pairs = len(planned.draws) + len(planned.positive_draws)
     show(*(tag("p", line) for line in plan_lines(chosen.name, planned)))
     words = f"Queue {quantity(pairs, 'pair')} (about {duration(pairs * SECONDS_A_PAIR)} of judging)"
-    st.button(words, key="queue-certificate", on_click=_queue, args=(open_study, chosen.name, key))
+    st.button(
+        words,
+        key="queue-certificate",
+        on_click=try_action,
+        args=(partial(_queue, open_study, chosen.name, key), "certificate"),
+    )
 
 
 def _state_buttons(open_study: Study, chosen: TrainingSet, certificate: Certificate | None) -> None:
@@ -126,8 +130,8 @@ def _state_buttons(open_study: Study, chosen: TrainingSet, certificate: Certific
         st.button(
             "State what the labels prove (a few seconds)",
             key="certify",
-            on_click=_certify,
-            args=(open_study, chosen.name),
+            on_click=try_action,
+            args=(partial(_certify, open_study, chosen.name), "certificate"),
         )
         if (
             certificate is not None
@@ -139,43 +143,27 @@ def _state_buttons(open_study: Study, chosen: TrainingSet, certificate: Certific
             st.button(
                 f"Draw {quantity(certificate.more, 'more negative')} (about {cost} of judging)",
                 key="draw-more",
-                on_click=_draw,
-                args=(open_study, chosen.name, certificate.more),
+                on_click=try_action,
+                args=(partial(_draw, open_study, chosen.name, certificate.more), "certificate"),
             )
 
 
-def _queue(open_study: Study, name: str, key: str) -> None:
+def _queue(open_study: Study, name: str, key: str) -> str:
     planned = st.session_state.pop(key)
-    with _certificate_sentence():
-        batch = queue_plan(open_study, name, planned, actor=who.acting_name(open_study.labels_path))
-        st.session_state[_SAID] = [
-            f"Queued as batch {batch} (seed {planned.seed}). Judge the pairs, then state what the labels prove."
-        ]
+    batch = queue_plan(open_study, name, planned, actor=who.acting_name(open_study.labels_path))
+    return f"Queued as batch {batch} (seed {planned.seed}). Judge the pairs, then state what the labels prove."
 
 
-def _draw(open_study: Study, name: str, count: int) -> None:
-    with _certificate_sentence():
-        batch = draw_more(open_study, name, count, actor=who.acting_name(open_study.labels_path))
-        st.session_state[_SAID] = [f"Queued {quantity(count, 'negative')} more as batch {batch}."]
+def _draw(open_study: Study, name: str, count: int) -> str:
+    batch = draw_more(open_study, name, count, actor=who.acting_name(open_study.labels_path))
+    return f"Queued {quantity(count, 'negative')} more as batch {batch}."
 
 
-def _certify(open_study: Study, name: str) -> None:
-    with _certificate_sentence():
-        require(open_study, who.acting_name(open_study.labels_path), "make batches")
-        found = certify(open_study, name)
-        if not found.judged + found.known:
-            st.session_state[_SAID] = [
-                f"Nothing is judged yet: {quantity(found.drawn, 'drawn negative')} wait on Judge."
-            ]
-
-
-@contextmanager
-def _certificate_sentence() -> Iterator[None]:
-    """Save an error message for the next run of the page, which shows it."""
-    try:
-        yield
-    except BlindspotError as error:
-        st.session_state[_SAID] = [str(error)]
+def _certify(open_study: Study, name: str) -> str:
+    require(open_study, who.acting_name(open_study.labels_path), "make batches")
+    found = certify(open_study, name)
+    waiting = f"Nothing is judged yet: {quantity(found.drawn, 'drawn negative')} wait on Judge."
+    return "" if found.judged + found.known else waiting
 
 
 def certificates_panel(open_study: Study) -> Html:

@@ -18,7 +18,7 @@ from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.training import tabs
 from blindspot.app.components.training.form import cross_encoders
 from blindspot.app.components.training.pairs import pair_rows
-from blindspot.app.markup import Html, div, join, link, show, span, tag, term
+from blindspot.app.markup import Html, div, join, link, show, span, tag, term, wide_head
 from blindspot.backend.core.manifest import Manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.scores import ScoreStore
@@ -236,12 +236,11 @@ def _table(agreement: JudgeAgreement, table: Disagreements) -> Html:
             for each, pattern in zip(table.counts[number], table.patterns, strict=True)
         ]
         share = span(f"of {of:,} retrieved", cls="interval")
-        lines.append(
-            tag("tr", tag("th", _ranks_text(ranks), scope="row"), tag("td", f"{n:,}", share, cls="figure"), *cells)
-        )
+        n_cell = tag("td", f"{n:,}", share, cls="figure wide")
+        lines.append(tag("tr", tag("th", _ranks_text(ranks), scope="row"), n_cell, *cells))
     head = join(
-        tag("tr", tag("th", "", scope="col"), tag("th", ""), *groups),
-        tag("tr", tag("th", "rank", scope="col", cls="left"), tag("th", "n", scope="col"), *heads),
+        tag("tr", tag("th", "", scope="col"), tag("th", "", cls="wide"), *groups),
+        tag("tr", tag("th", "rank", scope="col", cls="left"), wide_head("n"), *heads),
     )
     return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures judges")
 

@@ -5,6 +5,7 @@ its export, and its differences from another set.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -13,6 +14,7 @@ from blindspot.app import url, who
 from blindspot.app.components import jobs
 from blindspot.app.components.gold_check import gold_panel
 from blindspot.app.components.marks import notice
+from blindspot.app.components.message import show_last_message, try_action
 from blindspot.app.components.parts import parts_panel
 from blindspot.app.components.plots import plot
 from blindspot.app.components.training import tabs
@@ -22,7 +24,7 @@ from blindspot.app.components.training.export import export_form
 from blindspot.app.components.training.labels import label_counts
 from blindspot.app.components.training.pairs import pair_rows
 from blindspot.app.desk import desk
-from blindspot.app.markup import Html, div, link, row, show, table, table_head, tag, term
+from blindspot.app.markup import Html, div, join, link, row, show, table, table_head, tag, term
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.manifest import Manifest
 from blindspot.backend.core.study import Study
@@ -34,11 +36,9 @@ from blindspot.backend.training_sets.decision_sample import queue_stratified_sam
 from blindspot.backend.training_sets.differences import NewLabel, new_labels
 from blindspot.backend.training_sets.gold_checks import GoldCheck
 from blindspot.backend.training_sets.training_set import TrainingSet
-from blindspot.db.errors import BlindspotError
 from blindspot.db.rights import SETTLERS
 
 NEW_SHOWN = 12
-_SAID = "training-said"
 FATES = {
     "kept": ("kept as negatives", "#8a94a0"),
     "removed": ("removed by the policy", "#e69f00"),
@@ -175,23 +175,17 @@ def _judge_strata(open_study: Study, chosen: TrainingSet) -> None:
     if not who.may(open_study.labels_path, "make batches"):
         return
     words = "Judge a sample of what the policy kept and removed"
-    st.button(words, key="judge-strata", on_click=_send, args=(open_study, chosen.name))
-    if said := st.session_state.pop(_SAID, None):
-        show(
-            notice(
-                said, " ", link("Judge", url.JUDGE), " the sample; Quality then shows the precision of each stratum."
-            )
-        )
+    st.button(words, key="judge-strata", on_click=try_action, args=(partial(_send, open_study, chosen.name), "strata"))
+    show_last_message("strata")
 
 
-def _send(open_study: Study, name: str) -> None:
+def _send(open_study: Study, name: str) -> Html:
     taken = {batch.name for batch in desk(open_study).queue.batches()}
     batch = next(batch for n in range(1, 10_000) if (batch := f"{name}-check-{n}") not in taken)
-    try:
-        made = queue_stratified_sample(open_study, batch, name, actor=who.acting_name(open_study.labels_path))
-        st.session_state[_SAID] = f"Queued {quantity(made.passages, 'passage')} as batch {batch}."
-    except BlindspotError as error:
-        st.session_state[_SAID] = str(error)
+    made = queue_stratified_sample(open_study, batch, name, actor=who.acting_name(open_study.labels_path))
+    judge = link("Judge", url.JUDGE)
+    queued = f"Queued {quantity(made.passages, 'passage')} as batch {batch}. "
+    return join(queued, judge, " the sample; Quality then shows the precision of each stratum.")
 
 
 def _roles(manifest: Manifest) -> dict[str, int]:
