@@ -6,7 +6,7 @@ import weakref
 import pytest
 
 from blindspot.app import garbage, server_process
-from blindspot.app.garbage import LONG, SECONDS_BETWEEN, SHARE, ShortCollections, keep_collections_short
+from blindspot.app.garbage_collection import LONG, SECONDS_BETWEEN, SHARE, ShortCollections, keep_collections_short
 
 WHOLE = {"generation": 2, "collected": 0, "uncollectable": 0}
 
