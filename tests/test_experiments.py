@@ -250,7 +250,7 @@ def test_a_trial_takes_a_small_batch_whatever_the_batch_of_the_training(study, m
 
     monkeypatch.setattr("blindspot.backend.training.estimate.estimate", estimate)
     estimator = _CostEstimator(Workbench(study, "cpu"))
-    assert estimator._step(DualEncoderSettings(batch=128), "tiny") == pytest.approx(0.5 * 128 / tried[0])
+    assert estimator._step_seconds(DualEncoderSettings(batch=128), "tiny") == pytest.approx(0.5 * 128 / tried[0])
     assert tried[0] <= 8
 
 
