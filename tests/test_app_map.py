@@ -3,12 +3,16 @@ selections."""
 
 import re
 import shutil
+from itertools import combinations
+from textwrap import shorten
 from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
 
 from blindspot.app.components import jobs
+from blindspot.app.components.map.clusters import APART, names_on_map
+from blindspot.app.components.map.data import open_map
 from blindspot.app.components.map.figure import COLOURS, DARK_GREY, FIXED, GREY, SELECTABLE, map_figure, selectable
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.settings import add_encoder
@@ -95,6 +99,10 @@ def test_the_form_has_sane_answers_and_tells_the_command(study):
     command = next(code.value for code in page.app.code if "map new" in code.value)
     assert command.startswith("blindspot map new ") and "--run tiny-dev" in command and str(study.folder) in command
     assert not page.app.button(key="map-start").disabled
+    assert (
+        f"Vectors of {encoder}, with what tiny-dev finds; at most 10,000 passages. Takes about a minute or two."
+        in page.text
+    )
     page.app.multiselect(key="make-passages").set_value([])
     again(page, study)
     assert page.app.button(key="map-start").disabled and "choose at least one source of passages" in page.text
@@ -115,6 +123,22 @@ def test_the_title_counts_the_misses_that_the_picture_shows(study):
     assert title == f"tiny-dev misses {missed} of 40 questions in the top 5"
     (other,) = Page(study.folder, "map", map="one", by="kind").part("<h1.*?</h1>")
     assert other == "40 questions among 61 passages"
+
+
+def test_the_map_names_its_clusters_where_they_do_not_collide(study):
+    opened = open_map(study, "one")
+    state = clusters_of(opened)
+    names = names_on_map(opened, state, 0)
+    assert names and {each.words for each in names} <= {
+        shorten(state.name(id), 28, placeholder=" …") for id in state.ids
+    }
+    extent = np.ptp(np.asarray(opened.coordinates(0)), axis=0).max()
+    for one, other in combinations(names, 2):
+        assert abs(one.x - other.x) > APART[0] * extent or abs(one.y - other.y) > APART[1] * extent
+    last = state.ids[-1]
+    assert names_on_map(opened, state, 0, first=last)[0].words == shorten(state.name(last), 28, placeholder=" …")
+    spec = Page(study.folder, "map", map="one").app.get("plotly_chart")[0].proto.spec
+    assert '"name":"place"' in spec.replace(" ", "")
 
 
 def test_two_encoders_have_their_change_and_one_places_the_points(study):

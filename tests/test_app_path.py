@@ -65,6 +65,22 @@ def test_a_step_is_done_by_this_person_or_by_others(study, tmp_path):
     assert ticks(Page(study.folder, "question")) == {"See the failure": "done", "Look at questions": "now"}
 
 
+def test_the_menu_stands_in_groups_that_follow_the_path(study):
+    groups = [["Home"]]
+    for attributes, title in re.findall(
+        r"<a ([^>]*)>([^<]+)</a>", re.findall("<nav.*?</nav>", Page(study.folder, "map").html)[0]
+    )[1:]:
+        if "begins-group" in attributes:
+            groups.append([])
+        groups[-1].append(title)
+    assert groups == [
+        ["Home"],
+        ["Compare", "Relations", "Slices", "Map", "Question"],
+        ["Judge"],
+        ["Training", "Experiments"],
+    ], "without Quality and Team for nobody, and with the current page in its group"
+
+
 def test_without_two_runs_there_is_no_path(tmp_path):
     empty = make_study(tmp_path / "empty", people(6), births(people(6)))
     assert shown(Page(empty.folder, "compare")) == (None, None)

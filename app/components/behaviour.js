@@ -212,8 +212,17 @@ function drawLines() {
   }
 }
 
+// In a narrow window the menu scrolls sideways: show the current page in its middle.
+function placeMenu() {
+  const menu = document.querySelector(".top nav:not([data-placed])"), here = menu?.querySelector(".here");
+  if (!here) return;
+  menu.dataset.placed = "";
+  menu.scrollLeft = here.offsetLeft - menu.offsetLeft - (menu.clientWidth - here.offsetWidth) / 2;
+}
+
 function settle() {
   session.frame = 0;
+  placeMenu();
   for (const head of document.querySelectorAll("table.sortable thead tr:last-child th:not([data-unsorted], [tabindex])")) {
     head.tabIndex = 0;
     head.title ||= "Sort by this column";

@@ -8,20 +8,19 @@ from blindspot.app import url
 from blindspot.app.markup import Html, div, link, span, tag
 from blindspot.db.people import Person
 
-PAGES = (
-    ("Check", url.CHECK),
-    ("Home", url.HOME),
-    ("Compare", url.COMPARE),
-    ("Relations", url.RELATIONS),
-    ("Slices", url.SLICES),
-    ("Map", url.MAP),
-    ("Question", url.QUESTION),
-    ("Judge", url.JUDGE),
-    ("Quality", url.QUALITY),
-    ("Team", url.TEAM),
-    ("Training", url.TRAINING),
-    ("Experiments", url.EXPERIMENTS),
+GROUPS = (
+    (("Check", url.CHECK), ("Home", url.HOME)),
+    (
+        ("Compare", url.COMPARE),
+        ("Relations", url.RELATIONS),
+        ("Slices", url.SLICES),
+        ("Map", url.MAP),
+        ("Question", url.QUESTION),
+    ),
+    (("Judge", url.JUDGE), ("Quality", url.QUALITY), ("Team", url.TEAM)),
+    (("Training", url.TRAINING), ("Experiments", url.EXPERIMENTS)),
 )
+"""The pages of the menu, in groups that follow the path: see and look, judge, train."""
 FIND = "Find words in passages, questions and notes. Key: /"
 TAKES = {"Quality": "see others' labels", "Team": "manage people"}
 """The right that a person needs to see the link to a page."""
@@ -38,17 +37,20 @@ def header(
         current_page: the title of the current page. hidden_pages: titles of pages of which the study has nothing.
     """
     parameters = {key: url.value(key) for key in ("a", "b", "k", "relevance")}
-    links = [
-        link(
-            title,
-            url.href(page, parameters),
-            cls="here" if title == current_page else None,
-            aria_current="page" if title == current_page else None,
-        )
-        for title, page in PAGES
-        if title not in hidden_pages
-        and (title not in TAKES or (person is not None and person.is_allowed(TAKES[title])))
-    ]
+    links: list[Html] = []
+    for pages in GROUPS:
+        shown = [(title, page) for title, page in pages if title not in hidden_pages and _may_see(title, person)]
+        for place, (title, page) in enumerate(shown):
+            is_here, begins_group = title == current_page, place == 0 and bool(links)
+            classes = ("here" if is_here else "", "begins-group" if begins_group else "")
+            links.append(
+                link(
+                    title,
+                    url.href(page, parameters),
+                    cls=" ".join(filter(None, classes)) or None,
+                    aria_current="page" if is_here else None,
+                )
+            )
     brand = link(span("Blindspot"), url.href(url.HOME, parameters), cls="brand")
     return tag(
         "header",
@@ -62,6 +64,10 @@ def header(
         tag("nav", *links, aria_label="Pages"),
         cls="top",
     )
+
+
+def _may_see(title: str, person: Person | None) -> bool:
+    return title not in TAKES or (person is not None and person.is_allowed(TAKES[title]))
 
 
 def _at_work(person: Person | None) -> tuple[object, ...]:

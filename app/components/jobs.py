@@ -119,9 +119,9 @@ def cancel(study: Study, id: str, force: bool = False) -> None:
 @contextmanager
 def with_job_panel(study: Study) -> Iterator[None]:
     """Show a page that has a panel of jobs. If a job ends meanwhile, rerun the page, so that all parts show the result."""
-    before = _unfinished(study)
+    before = unfinished(study)
     yield
-    if before - _unfinished(study):
+    if before - unfinished(study):
         st.rerun()
 
 
@@ -155,7 +155,8 @@ def panel(study: Study, finished: bool = False) -> None:
             show(tag("details", tag("summary", quantity(len(ended), "finished job")), *lines))
 
 
-def _unfinished(study: Study) -> set[str]:
+def unfinished(study: Study) -> set[str]:
+    """Return the ids of the waiting and running jobs."""
     return {job.id for job in jobs.recent(study, JOBS_CONSIDERED) if job.unfinished}
 
 

@@ -69,22 +69,30 @@ def _page(open_study: Study) -> None:
         jobs.panel(open_study, finished=True)
     if runs:
         show(run_tables(open_study, runs))
-        parts_panel(open_study, "run", list(runs), further_form=lambda: mark_runs(open_study, list(runs)))
-        if "relations" in study.available_facts(open_study):
-            unit_panel(open_study)
     contents = summary(open_study)
+    is_working = bool(jobs.unfinished(open_study))
     with st.container(key="home"):
+        if is_working and not is_made:
+            jobs.panel(open_study, finished=True)
         curve_panel(open_study, "home")
         if contents["passages"] is not None and contents["questions"]:
             show(queue_card(open_study, person, len(runs)))
-        if who.may(open_study.labels_path, "retrieve") and not is_made and not of_file:
+        may_retrieve = who.may(open_study.labels_path, "retrieve") and not is_made and not of_file
+        if may_retrieve:
             _next(open_study, contents)
+    with st.container(key="study"):
+        show(tag("h2", "Study"))
+        if runs:
+            parts_panel(open_study, "run", list(runs), further_form=lambda: mark_runs(open_study, list(runs)))
+        if may_retrieve:
             _make_more(open_study, contents)
         if not is_empty(open_study) and not of_file:
             files_panel(open_study)
+        if runs and "relations" in study.available_facts(open_study):
+            unit_panel(open_study)
         with st.expander("Study contents"):
             show(holdings(contents, is_checked and not study.with_answers(open_study)))
-        if not is_made:
+        if not is_made and not is_working:
             jobs.panel(open_study, finished=True)
 
 

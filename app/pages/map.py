@@ -96,7 +96,8 @@ def page() -> None:
     with head:
         _answer(map, rows, coloured)
         show(choices_fold(f"map {name}, by {colour.title}, k = {k}"))
-    _picture(map, state, coloured, view)
+    worst = clusters.most_missed(rows, run) if run is not None else None
+    _picture(map, state, coloured, view, None if worst is None else worst.id)
     clusters.table(map, state, rows, k, _open_cluster(state))
     statistics = tag("summary", "Statistics: how far the map can be trusted, and the spread of each group")
     show(tag("details", statistics, quality_line(map), spread_table(map), cls="panel fold"))
@@ -185,7 +186,7 @@ def _second_run(map: Map, runs: list[str], run: str) -> str | None:
 
 ABOUT = (
     "A map is a 2-D projection of an encoder's vectors. It shows which questions and passages the encoder considers "
-    "similar, what forms clusters, and where the misses are. Creating a map takes a minute or two."
+    "similar, what forms clusters, and where the misses are."
 )
 
 
@@ -228,7 +229,8 @@ def _open_cluster(state: Clusters) -> int | None:
     return number if number in state.ids else None
 
 
-def _picture(map: Map, state: Clusters, coloured: Colouring, view: int) -> None:
+def _picture(map: Map, state: Clusters, coloured: Colouring, view: int, named: int | None) -> None:
+    """Show the map and what is selected on it. named: the cluster that the page's answer names."""
     shown, cluster = points(map), _open_cluster(state)
     saved = saved_selection(map.study, url.value("selection")).points if url.value("selection") else None
     point = url.value("point")
@@ -236,7 +238,7 @@ def _picture(map: Map, state: Clusters, coloured: Colouring, view: int) -> None:
         picture_column, right = st.columns([7, 3])
         with picture_column:
             with st.container(key="map-picture", height="stretch"):
-                _plot(map, shown, state, coloured, view, _ringed_points(map, shown, state, cluster, saved))
+                _plot(map, shown, state, coloured, view, _ringed_points(map, shown, state, cluster, saved), named)
             show(warnings(map, len(selectable(len(map)))))
         with right:
             with st.container():
@@ -285,7 +287,15 @@ def _ringed_points(
     return frozenset(marked)
 
 
-def _plot(map: Map, points: MapPoints, state: Clusters, coloured: Colouring, view: int, marked: frozenset[str]) -> None:
+def _plot(
+    map: Map,
+    points: MapPoints,
+    state: Clusters,
+    coloured: Colouring,
+    view: int,
+    marked: frozenset[str],
+    named: int | None,
+) -> None:
     colour, run, other, k = coloured
 
     def values_of(name: str | None) -> list[str]:
@@ -303,7 +313,17 @@ def _plot(map: Map, points: MapPoints, state: Clusters, coloured: Colouring, vie
         return relation_label(name) if is_relation else names.get(name, name)
 
     st.plotly_chart(
-        held_figure(map, values, view, marked, points.titles, points.starts, points.ids, labelled),
+        held_figure(
+            map,
+            values,
+            view,
+            marked,
+            points.titles,
+            points.starts,
+            points.ids,
+            labelled,
+            names=clusters.names_on_map(map, state, view, named),
+        ),
         key=selection.plot_key(map),
         on_select=lambda: selection.store_selection(map),
         selection_mode=("points", "box", "lasso"),

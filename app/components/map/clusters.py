@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from textwrap import shorten
 
+import numpy as np
 import streamlit as st
 
 from blindspot.app import url, who
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.map.data import MapPoints, first_hits, known_of
+from blindspot.app.components.map.figure import PlaceName
 from blindspot.app.components.map.parts import address
 from blindspot.app.components.map.selection import acting_person, panel
 from blindspot.app.components.marks import INTERVAL, percentage
@@ -36,6 +39,27 @@ def most_missed(rows: Sequence[ClusterRow], run: str) -> ClusterRow | None:
     """Return the cluster in which a run misses the most questions; None if it misses none of any."""
     worst = max(rows, key=lambda row: missed_count(row, run), default=None)
     return worst if worst is not None and missed_count(worst, run) else None
+
+
+NAMES_SHOWN = 6
+APART = (0.45, 0.09)  # least distance of two names, beside and below each other, as a share of the map
+
+
+def names_on_map(map: Map, state: Clusters, view: int, first: int | None = None) -> tuple[PlaceName, ...]:
+    """Return the names of the largest clusters at their middles, leaving out those that would lie over another's.
+
+    Args:
+        first: the cluster that the page's answer names, which is named before the largest.
+    """
+    places = np.asarray(map.coordinates(view))
+    extent = float(np.ptp(places, axis=0).max()) or 1.0
+    shown: list[PlaceName] = []
+    for id in sorted(state.ids, key=lambda id: id != first):
+        x, y = np.median(places[map.shown_questions + state.members(id)], axis=0).tolist()
+        is_free = all(abs(x - each.x) > APART[0] * extent or abs(y - each.y) > APART[1] * extent for each in shown)
+        if is_free and len(shown) < NAMES_SHOWN:
+            shown.append(PlaceName(shorten(state.name(id), 28, placeholder=" …"), x, y))
+    return tuple(shown)
 
 
 def missed_count(row: ClusterRow, run: str) -> int:
@@ -114,7 +138,7 @@ def _table(map: Map, rows: Sequence[ClusterRow], runs: Sequence[str], k: int, op
         tag("th", "passages", scope="col", cls="wide"),
         tag("th", term("unlabelled", UNLABELLED), scope="col", cls="wide"),
         tag("th", term("questions", QUESTIONS), scope="col", cls="wide"),
-        *(tag("th", f"{run}, S@{k}", scope="col", cls="wide" if run in runs[2:] else None) for run in runs),
+        *(tag("th", f"{run}, S@{k}", scope="col", cls="wide" if run in runs[1:] else None) for run in runs),
     )
     lines = (
         row(
@@ -135,8 +159,8 @@ def _table(map: Map, rows: Sequence[ClusterRow], runs: Sequence[str], k: int, op
 
 
 def _run_class(cluster: ClusterRow, run: str, runs: Sequence[str]) -> str | None:
-    """The class of a run's cell: pale for few questions, and hidden in a narrow window from the third run on."""
-    classes = ("few" if cluster.hits[run].n < 30 else "", "wide" if run in runs[2:] else "")
+    """The class of a run's cell: pale for few questions, and hidden in a narrow window from the second run on."""
+    classes = ("few" if cluster.hits[run].n < 30 else "", "wide" if run in runs[1:] else "")
     return " ".join(filter(None, classes)) or None
 
 

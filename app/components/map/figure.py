@@ -59,14 +59,29 @@ BETWEEN_RUNS = (BOTH, NEITHER, ONLY_SECOND, ONLY_FIRST)  # as they are drawn: wh
 _LINE = 62
 
 
-def held_figure(map: Map, values: Sequence[str], view: int, highlighted: frozenset[str], *parts: Any) -> Any:
-    """Return `map_figure`, cached as long as its contents stay the same.
+class PlaceName(NamedTuple):
+    """A name to write on the map at a place."""
+
+    words: str
+    x: float
+    y: float
+
+
+def held_figure(
+    map: Map,
+    values: Sequence[str],
+    view: int,
+    highlighted: frozenset[str],
+    *parts: Any,
+    names: tuple[PlaceName, ...] = (),
+) -> Any:
+    """Return `map_figure` with names of places, cached as long as its contents stay the same.
 
     Args:
         parts: titles, starts, ids and `labelled` of `map_figure`.
     """
-    version = hash((*values, *(parts[-1](name) for name in dict.fromkeys(values))))
-    return _cached_figure(map, values, parts, map.folder, map.manifest["made"], view, highlighted, version)
+    version = hash((*values, *(parts[-1](name) for name in dict.fromkeys(values)), names))
+    return _cached_figure(map, values, (*parts, names), map.folder, map.manifest["made"], view, highlighted, version)
 
 
 @st.cache_resource(max_entries=12, show_spinner=False)
@@ -80,8 +95,13 @@ def _cached_figure(
     highlighted: frozenset[str],
     cache_version: int,
 ) -> Any:
-    titles, starts, ids, labelled = _parts
-    return map_figure(_map, titles, starts, ids, _categories, view, highlighted, labelled)
+    titles, starts, ids, labelled, names = _parts
+    made = map_figure(_map, titles, starts, ids, _categories, view, highlighted, labelled)
+    for name in names:
+        made.add_annotation(
+            x=name.x, y=name.y, text=escape(name.words, quote=False), showarrow=False, font={"size": 13}, name="place"
+        )
+    return made
 
 
 def map_figure(

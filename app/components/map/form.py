@@ -54,13 +54,23 @@ def form(study: Study, taken_names: set[str]) -> None:
     )
     with st.container(key="map-form"):
         show(tag("h2", "New map"))
-        arguments = _form_values(study, dense, runs, sets, taken_names)
+        start = st.container()
+        with st.expander("Change: encoder, points, method, clusters", expanded=bool(taken_names)):
+            arguments = _form_values(study, dense, runs, sets, taken_names)
         wrong = _problem(arguments)
-        if wrong:
-            show(notice(wrong, kind="warning"))
-        jobs.start_button(
-            study, request(make, **arguments), key="map-start", label="Create map", missing_part=wrong, primary=True
-        )
+        with start:
+            if wrong:
+                show(notice(wrong, kind="warning"))
+            with st.container(horizontal=True, vertical_alignment="center"):
+                jobs.start_button(
+                    study,
+                    request(make, **arguments),
+                    key="map-start",
+                    label="Create map",
+                    missing_part=wrong,
+                    primary=True,
+                )
+                show(tag("p", "" if wrong else _summary(build_settings(MapRequest, arguments)), cls="soft"))
         st.code(_command(arguments, study), language=None, wrap_lines=True)
     jobs.panel(study)
 
@@ -70,13 +80,23 @@ def _form_values(
 ) -> dict[str, Any]:
     """Show the fields, and return the values that differ from the defaults of `MapRequest`."""
     given = _which_points(study, dense, runs, sets, taken_names)
-    with st.expander("Method, seed, clusters"):
-        given |= _how_drawn(study)
+    given |= _how_drawn(study)
     defaults = {
         name: list(one.default) if one.kind is tuple and one.default else one.default
         for name, one in declared_settings(MapRequest).items()
     }
     return {key: value for key, value in given.items() if key == "name" or value != defaults[key]}
+
+
+def _summary(map: MapRequest) -> str:
+    """Say what a map will show, and how long making it takes."""
+    of_run = f", with what {map.run} finds" if map.run else ""
+    return f"Vectors of {map.encoder}{of_run}; at most {map.most:,} passages. Takes about {_minutes(map.most)}."
+
+
+def _minutes(passages: int) -> str:
+    """Return about how long UMAP takes: a minute or two for 10,000 points, and in proportion more."""
+    return "a minute or two" if passages <= 10_000 else f"{passages // 10_000} to {-(-2 * passages // 10_000)} minutes"
 
 
 def _which_points(
