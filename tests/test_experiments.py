@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import io
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -252,6 +253,21 @@ def test_a_trial_takes_a_small_batch_whatever_the_batch_of_the_training(study, m
     estimator = _CostEstimator(Workbench(study, "cpu"))
     assert estimator._step_seconds(DualEncoderSettings(batch=128), "tiny") == pytest.approx(0.5 * 128 / tried[0])
     assert tried[0] <= 8
+
+
+def test_a_search_is_as_slow_as_the_slowest_run_of_its_kind():
+    """And costs nothing that one could know without such a run."""
+    runs = {
+        "lexical": {"retriever": "bm25", "search_seconds": 6.0, "questions": 3},
+        "slow": {"retriever": "tiny", "search_seconds": 8.0, "questions": 2},
+        "quick": {"retriever": "tiny", "search_seconds": 1.0, "questions": 2},
+        "imported": {"retriever": "bm25", "questions": 1},
+    }
+    estimator = object.__new__(_CostEstimator)
+    estimator.bench = SimpleNamespace(parts=lambda kind: runs)
+    assert (estimator._search(is_bm25=True), estimator._search(is_bm25=False)) == (2.0, 4.0)
+    del runs["lexical"]
+    assert estimator._search(is_bm25=True) == 0
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

@@ -70,7 +70,7 @@ def overview(results: Sequence[Mapping[str, Any]]) -> Html:
             tag("li", _experiment_link(name, about, span(about.needs, cls="soft"))) for name, about in of_paper.items()
         ]
         without = sum(name in WITHOUT_TRAINING for name in of_paper)
-        more = span(f", {without} of them without training" if without else "", cls="soft")
+        more = span(f", {without} without training" if without else "", cls="soft")
         summary = tag("summary", f"{paper}: {quantity(len(items), 'experiment')}", more)
         papers.append(div(tag("details", summary, tag("ul", *items, cls="asked"), cls="fold"), cls="panel"))
     return join(
