@@ -6,7 +6,13 @@ import weakref
 import pytest
 
 from blindspot.app import garbage_collection, server_process
-from blindspot.app.garbage_collection import LARGEST_SHARE, LONG_SECONDS, SECONDS_BETWEEN, ShortCollections, keep_collections_short
+from blindspot.app.garbage_collection import (
+    LARGEST_SHARE,
+    LONG_SECONDS,
+    SECONDS_BETWEEN,
+    ShortCollections,
+    keep_collections_short,
+)
 
 WHOLE = {"generation": 2, "collected": 0, "uncollectable": 0}
 
@@ -100,8 +106,12 @@ def test_whole_collections_take_a_small_share_of_the_time(monkeypatch):
 
 
 def test_younger_generations_are_left_alone(monkeypatch):
-    monkeypatch.setattr(garbage_collection.gc, "freeze", lambda: pytest.fail("froze after a collection of young objects"))
-    monkeypatch.setattr(garbage_collection.gc, "unfreeze", lambda: pytest.fail("unfroze for a collection of young objects"))
+    monkeypatch.setattr(
+        garbage_collection.gc, "freeze", lambda: pytest.fail("froze after a collection of young objects")
+    )
+    monkeypatch.setattr(
+        garbage_collection.gc, "unfreeze", lambda: pytest.fail("unfroze for a collection of young objects")
+    )
     callback = ShortCollections()
     for phase in ("start", "stop"):
         callback(phase, {**WHOLE, "generation": 1})
