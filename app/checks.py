@@ -86,11 +86,11 @@ def _rules(_study: Study, *key: object) -> RuleCurve:
     return check_of(_study).rules()
 
 
-def sees_rate(study: Study, labelled: Labelled) -> bool:
+def sees_rate(study: Study, figures: Labelled) -> bool:
     """Return whether the signed-in person may see the figures that labels prove; somebody who still judges blind may
     not.
     """
-    return not labelled.judged or who.may(study.labels_path, "see others' labels")
+    return not figures.judged or who.may(study.labels_path, "see others' labels")
 
 
 def _file_version(study: Study, name: str) -> int | None:

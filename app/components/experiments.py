@@ -79,8 +79,8 @@ def overview(results: Sequence[Mapping[str, Any]]) -> Html:
     )
 
 
-def _experiment_link(name: str, about: ExperimentDescription, more: Html) -> Html:
-    words = span(about.asks, " ", span(f"{name}, {about.source}", cls="soft"))
+def _experiment_link(name: str, description: ExperimentDescription, more: Html) -> Html:
+    words = span(description.asks, " ", span(f"{name}, {description.source}", cls="soft"))
     return link(join(words, more), url.href(url.EXPERIMENTS, {"experiment": name}))
 
 

@@ -86,9 +86,11 @@ def _sampled_sentences(
     relevance: Kind,
     rule: str,
     last_event: int,
-    scored: tuple[tuple[str, str], ...],
+    scored_judges: tuple[tuple[str, str], ...],
 ) -> list[str]:
-    """Success@k estimated from a random sample of questions, in words. `last_event` and `scored` serve as cache keys."""
+    """Success@k estimated from a random sample of questions, in words. `last_event` and `scored_judges` serve as cache
+    keys.
+    """
     measured = corrected_run(_study, _study.run(name), relevance, rule)
     found = (replace(each, todo="") for each in run_successes(_study, name, measured, [k]))  # the page has a button
     return [line for each in found for line in success_lines(_study, each)]

@@ -34,8 +34,8 @@ def queue_card(study: Study, person: Person | None, runs: int) -> Html:
     return div(div(tag("h2", "Judging"), button, cls="list-head"), *lines, cls="panel")
 
 
-def _batch_line(name: str, judged: int, questions: int, practice: bool) -> Html:
-    share = judged / questions if questions else 0.0
-    state = "practice" if practice else f"{judged:,} of {quantity(questions, 'question')} done"
+def _batch_line(name: str, judged_count: int, questions: int, practice: bool) -> Html:
+    share = judged_count / questions if questions else 0.0
+    state = "practice" if practice else f"{judged_count:,} of {quantity(questions, 'question')} done"
     bar = "" if practice else div(span(style=f"width:{100 * share:.1f}%"), cls="progress")
     return div(div(span(name, cls="job-name"), span(state, cls="soft"), cls="job-line"), bar, cls="job")

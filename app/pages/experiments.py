@@ -90,13 +90,15 @@ def _time_words(open_study: Study, planned: PlannedParts) -> str:
     return " (a few seconds)" if seconds < SHORT else f" (about {duration(seconds)})"
 
 
-def _experiment(open_study: Study, name: str, about: ExperimentDescription, results: list[dict]) -> None:
+def _experiment(open_study: Study, name: str, description: ExperimentDescription, results: list[dict]) -> None:
     keys = [result["key"] for result in results]
     chosen = next((result for result in results if result["key"] == url.one_of("result", keys, keys[0])), None)
     source = join(
-        f"{about.asks} " if chosen else "", f"{about.paper}, {about.source}. ", link("All experiments", url.EXPERIMENTS)
+        f"{description.asks} " if chosen else "",
+        f"{description.paper}, {description.source}. ",
+        link("All experiments", url.EXPERIMENTS),
     )
-    show(tag("h1", finding(chosen) if chosen else about.asks), tag("p", source, cls="soft"))
+    show(tag("h1", finding(chosen) if chosen else description.asks), tag("p", source, cls="soft"))
     if chosen is not None:
         if len(results) > 1:
             show(

@@ -104,6 +104,12 @@ def neighbours_of(map: Map, point: int, count: int, encoder_view: int) -> Neighb
 
 @st.cache_resource(max_entries=256, show_spinner=False)
 def _neighbours(
-    _map: Map, folder: str, fingerprint: str, point: int, count: int, encoder_view: int, outdated: tuple[str, ...]
+    _map: Map,
+    folder: str,
+    fingerprint: str,
+    point: int,
+    count: int,
+    encoder_view: int,
+    outdated_encoders: tuple[str, ...],
 ) -> Neighbours:
     return _map.neighbours(point, count, encoder_view)

@@ -109,11 +109,11 @@ def _send(open_study: Study, question_ids: list[str], runs: list[str]) -> str:
     return join(f"Creating batch {name}. It will appear on ", link("Judge", url.JUDGE), " in a few seconds.")
 
 
-def offer_batch(opened: Study, stem: str, runs: Sequence[str], words: str, **settings: Any) -> bool:
+def offer_batch(open_study: Study, stem: str, runs: Sequence[str], words: str, **settings: Any) -> bool:
     """Link to an open batch with these settings that has questions of some of these runs, or show a button that makes
     such a batch from the first runs. Return False without runs.
     """
-    batches = judging_stores(opened).queue.batches()
+    batches = judging_stores(open_study).queue.batches()
     if waiting := next((each for each in batches if each.state == "open" and _is_offer(each, runs, settings)), None):
         show(tag("p", link(f"Judge batch {waiting.name}", url.JUDGE), f": its questions are {words}."))
         return True
@@ -122,7 +122,7 @@ def offer_batch(opened: Study, stem: str, runs: Sequence[str], words: str, **set
     taken = {batch.name for batch in batches}
     name = next(name for number in range(1, 10_000) if (name := f"{stem}-{number}") not in taken)
     asked = request(make_batch, name, list(runs[:RUNS_OFFERED]), **settings)
-    jobs.followed_button(opened, asked, key=f"make-{stem}", words=f"Make a batch of {words}")
+    jobs.followed_button(open_study, asked, key=f"make-{stem}", words=f"Make a batch of {words}")
     return True
 
 
