@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from blindspot.app import who
-from blindspot.app.desk import desk
+from blindspot.app.judging_stores import judging_stores
 from blindspot.backend.checking.check import Check, open_check
 from blindspot.backend.checking.rules import RuleCurve
 from blindspot.backend.checking.sample import PLAN, RateEstimate
@@ -71,7 +71,7 @@ def _key(study: Study) -> tuple[object, ...]:
         str(study.folder),
         _file_version(study, "manifest.json"),
         _file_version(study, PLAN),
-        desk(study).labels.last_event,
+        judging_stores(study).labels.last_event,
     )
 
 

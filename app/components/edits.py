@@ -8,16 +8,16 @@ from blindspot.app import url
 from blindspot.app.components.marks import notice
 from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.backend.core.study import Study
-from blindspot.backend.interventions.edits import DOUBT, does
-from blindspot.backend.interventions.explaining import BEATEN, ExplainedMiss, TriedEdit
-from blindspot.backend.interventions.live import editable, explain_question
+from blindspot.backend.interventions.edits import DOUBT, edit_in_words
+from blindspot.backend.interventions.explaining import SHARE_BEATEN, ExplainedMiss, TriedEdit
+from blindspot.backend.interventions.live import explain_question, explainable_runs
 from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BlindspotError
 from blindspot.db.records import Question
 
 PLACEBO = (
     "The same edit, made on random passages without the answer. An edit names a cause only if it brings the gold passage "
-    f"closer to the question than at least {BEATEN:.0%} of them"
+    f"closer to the question than at least {SHARE_BEATEN:.0%} of them"
 )
 
 
@@ -25,7 +25,7 @@ def edits_part(study: Study, question: Question, runs: Sequence[str], k: int, ru
     """Show the table of edits if the address has `edits=1`, otherwise a link to it, because encoding takes a moment."""
     import streamlit as st
 
-    encoders = editable(study, runs) if question.gold else {}
+    encoders = explainable_runs(study, runs) if question.gold else {}
     if not encoders:
         return Html("")
     parameters = st.query_params.to_dict()
@@ -79,7 +79,7 @@ def _table(explained: ExplainedMiss, k: int) -> Html:
     lines = [
         tag(
             "tr",
-            tag("th", does(each.name), scope="row"),
+            tag("th", edit_in_words(each.name), scope="row"),
             tag("td", f"{each.size:,}"),
             tag("td", tag("b", f"{each.rank:,}") if each.rank <= k else f"{each.rank:,}")
             if each.rank
@@ -95,7 +95,7 @@ def _table(explained: ExplainedMiss, k: int) -> Html:
 def _edited_text(explained: ExplainedMiss, edit: TriedEdit) -> Html:
     """What the edit changed: the texts, escaped, or the number of passages that no longer compete."""
     if edit.name == DOUBT:
-        close = len(edit.placebos) - edit.beaten
+        close = len(edit.placebos) - edit.placebos_beaten
         return span(f"“{edit.text}”: {close} of {len(edit.placebos)} other sentences are as close to the question")
     parts: list[Html] = []
     if edit.question != explained.question.text:

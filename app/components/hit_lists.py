@@ -10,7 +10,7 @@ import numpy as np
 
 from blindspot.app.components.judge_marks import JudgeMark
 from blindspot.app.components.marks import answer_badge, gold_badge, letter
-from blindspot.app.components.read_answer import ReadAnswer, framed, read_badge
+from blindspot.app.components.read_answer import ReadAnswer, frame_answer, read_badge
 from blindspot.app.markup import Html, div, join, span, tag, text
 from blindspot.backend.text.answers import answer_spans, has_answer, query_spans, rule_for
 from blindspot.backend.text.spans import Span, excerpt, split_at_spans
@@ -243,7 +243,7 @@ class _Marked:
             highlighted_text(whole, *ends, self.answers, self.word_spans)
             for ends in ((low, reader_span[0]), reader_span, (reader_span[1], high))
         )
-        return join(before, framed(inside), after)
+        return join(before, frame_answer(inside), after)
 
 
 def highlighted_text(whole: str, low: int, high: int, answers: Sequence[Span], word_spans: Sequence[Span]) -> Html:

@@ -16,7 +16,7 @@ from blindspot.app.components.marks import empty, methods_note, notice
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.training import tabs
 from blindspot.app.components.training.pairs import pair_rows
-from blindspot.app.desk import desk
+from blindspot.app.judging_stores import judging_stores
 from blindspot.app.markup import Html, div, join, link, row, show, span, table, table_head, tag, term
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
@@ -88,7 +88,10 @@ def _panel(open_study: Study, place: str) -> None:
         if place != "training":  # there, the first sentence and a table say it
             _forecast_sentence(open_study, is_short=True)
         with st.container(horizontal=True, vertical_alignment="center"):
-            has_labels, has_forecast = desk(open_study).labels.last_event > 0, stored_forecast(open_study) is not None
+            has_labels, has_forecast = (
+                judging_stores(open_study).labels.last_event > 0,
+                stored_forecast(open_study) is not None,
+            )
             is_tab = place == "training" and has_labels
             _forecast_button(open_study, place, primary=is_tab and not has_forecast)
             _button(open_study, lacking, place, primary=is_tab and has_forecast and not points)

@@ -25,7 +25,7 @@ def descriptions(study: Study, kind: str) -> dict[str, Description]:
     return Descriptions(study.labels_path).of_kind(kind)
 
 
-def described(name: object, description: Description | None) -> Html:
+def name_with_description(name: object, description: Description | None) -> Html:
     """Return a name with its keywords; its description is the tooltip."""
     if description is None:
         return join(name)

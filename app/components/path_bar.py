@@ -19,7 +19,7 @@ from streamlit.delta_generator import DeltaGenerator
 from blindspot.app import checks, study, url, who
 from blindspot.app.components.check.rules_panel import RULE_STEP
 from blindspot.app.components.training import tabs
-from blindspot.app.desk import desk
+from blindspot.app.judging_stores import judging_stores
 from blindspot.app.markup import Html, link, show, span, tag
 from blindspot.backend.checking.jobs import cleaned_file
 from blindspot.backend.core.made_from import is_check
@@ -186,7 +186,9 @@ def _stops(open_study: Study, page: str, person: Person | None) -> list[Stop]:
         st.session_state[_VIEWED] = True
     name = "" if person is None else person.name
     judged, anyone_judged = open_study.labels.has_labelled(name)
-    has_viewed = judged or _VIEWED in st.session_state or (bool(name) and desk(open_study).tags.has_tagged(name))
+    has_viewed = (
+        judged or _VIEWED in st.session_state or (bool(name) and judging_stores(open_study).tags.has_tagged(name))
+    )
     state = PathState(
         open_study,
         runs,

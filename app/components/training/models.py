@@ -13,7 +13,7 @@ from blindspot.app import study, url, who
 from blindspot.app.components import jobs
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import command, notice, percent, percentage, success_head
-from blindspot.app.components.parts import described, descriptions, parts_panel
+from blindspot.app.components.parts import descriptions, name_with_description, parts_panel
 from blindspot.app.components.plots import plot
 from blindspot.app.components.training import tabs
 from blindspot.app.components.training.form import BEGUN, cross_encoder_form, retriever_form, taught_form
@@ -221,7 +221,7 @@ def models_table(
         rows.append(
             tag(
                 "tr",
-                tag("th", described(link(name, address), described_as.get(name)), scope="row"),
+                tag("th", name_with_description(link(name, address), described_as.get(name)), scope="row"),
                 *(tag("td", cell, cls=cls) for cell, cls in zip(cells, classes[1:], strict=True)),
                 cls="chosen" if name == chosen else None,
             )

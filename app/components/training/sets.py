@@ -11,7 +11,7 @@ from blindspot.app import study, who
 from blindspot.app.components import jobs
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import empty, notice
-from blindspot.app.components.parts import described, descriptions
+from blindspot.app.components.parts import descriptions, name_with_description
 from blindspot.app.components.training import tabs
 from blindspot.app.components.training.changes import change_words
 from blindspot.app.components.training.labels import label_counts
@@ -81,7 +81,11 @@ def sets_table(manifests: dict[str, Manifest], chosen: str, descriptions: Mappin
         rows.append(
             tag(
                 "tr",
-                tag("th", described(link(name, tabs.address("set", set=name)), descriptions.get(name)), scope="row"),
+                tag(
+                    "th",
+                    name_with_description(link(name, tabs.address("set", set=name)), descriptions.get(name)),
+                    scope="row",
+                ),
                 *(tag("td", cell, cls=cls) for cell, cls in zip(cells, classes[1:], strict=True)),
                 cls="chosen" if name == chosen else None,
             )

@@ -23,7 +23,7 @@ from blindspot.app.components.training.changes import PARAMETERS, changes_panel
 from blindspot.app.components.training.export import export_form
 from blindspot.app.components.training.labels import label_counts
 from blindspot.app.components.training.pairs import pair_rows
-from blindspot.app.desk import desk
+from blindspot.app.judging_stores import judging_stores
 from blindspot.app.markup import Html, div, join, link, row, show, table, table_head, tag, term
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.manifest import Manifest
@@ -180,7 +180,7 @@ def _judge_strata(open_study: Study, chosen: TrainingSet) -> None:
 
 
 def _send(open_study: Study, name: str) -> Html:
-    taken = {batch.name for batch in desk(open_study).queue.batches()}
+    taken = {batch.name for batch in judging_stores(open_study).queue.batches()}
     batch = next(batch for n in range(1, 10_000) if (batch := f"{name}-check-{n}") not in taken)
     made = queue_stratified_sample(open_study, batch, name, actor=who.acting_name(open_study.labels_path))
     judge = link("Judge", url.JUDGE)
@@ -254,7 +254,7 @@ def _fate_chart(ranks: dict[str, dict[str, int]]):
 
 def _pairs_with_new_labels(open_study: Study, chosen: TrainingSet) -> list[NewLabel]:
     """Return the pairs that would change because of labels given since the set was built."""
-    last = desk(open_study).labels.last_event
+    last = judging_stores(open_study).labels.last_event
     return _cached_new_labels(open_study, chosen, str(open_study.folder), chosen.manifest["fingerprint"], last)
 
 
