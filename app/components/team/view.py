@@ -49,9 +49,8 @@ def _answer(open_study: Study) -> str:
     stores = judging_stores(open_study)
     open_batches = [each for each in stores.queue.batches() if each.state == "open" and not each.practice]
     given = label_count_words(open_study) if stores.labels.label_counts_by_person() else "No labels yet"
-    if disputed := passages_to_settle(open_study):
-        given += f", {quantity(disputed, 'disagreement')} to settle"
-    if not open_batches:
-        return f"{given}; no batch is open."
+    disputed = passages_to_settle(open_study)
+    rest = [f"{quantity(disputed, 'disagreement')} to settle"] if disputed else []
     waiting = sum(each.questions - each.done for each in open_batches)
-    return f"{given}; {quantity(waiting, 'question')} {noun_form(waiting, 'waits', 'wait')} to be judged."
+    judged = f"{quantity(waiting, 'question')} {noun_form(waiting, 'waits', 'wait')} to be judged"
+    return f"{given}; {', '.join([*rest, judged if open_batches else 'no batch is open'])}."

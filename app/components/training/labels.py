@@ -22,8 +22,8 @@ def label_counts(open_study: Study) -> Html:
         return Html("")
     if training:
         others = f", {total - training:,} on other questions, which correct the evaluation and never train"
-        rest = "" if training == total else others
-        return tag("p", f"{quantity(total, 'label')}: {training:,} on training questions{rest}.", cls="convention")
+        words = f": {training:,} on training questions{others}" if training < total else ", all on training questions"
+        return tag("p", f"{quantity(total, 'label')}{words}.", cls="convention")
     show(
         notice(
             f"{quantity(total, 'label')}: 0 on training questions. Labels of dev and test questions correct the evaluation and never enter training, so they change no training set.",
