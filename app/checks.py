@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from blindspot.app import who
-from blindspot.app.desk import desk
+from blindspot.app.judging_stores import judging_stores
 from blindspot.backend.checking.check import Check, open_check
 from blindspot.backend.checking.rules import RuleCurve
 from blindspot.backend.checking.sample import PLAN, RateEstimate
@@ -71,7 +71,7 @@ def _key(study: Study) -> tuple[object, ...]:
         str(study.folder),
         _file_version(study, "manifest.json"),
         _file_version(study, PLAN),
-        desk(study).labels.last_event,
+        judging_stores(study).labels.last_event,
     )
 
 
@@ -86,11 +86,11 @@ def _rules(_study: Study, *key: object) -> RuleCurve:
     return check_of(_study).rules()
 
 
-def sees_rate(study: Study, labelled: Labelled) -> bool:
+def sees_rate(study: Study, figures: Labelled) -> bool:
     """Return whether the signed-in person may see the figures that labels prove; somebody who still judges blind may
     not.
     """
-    return not labelled.judged or who.may(study.labels_path, "see others' labels")
+    return not figures.judged or who.may(study.labels_path, "see others' labels")
 
 
 def _file_version(study: Study, name: str) -> int | None:

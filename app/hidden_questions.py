@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 from blindspot.app import url, who
 from blindspot.app.components.marks import empty
-from blindspot.app.desk import desk
+from blindspot.app.judging_stores import judging_stores
 from blindspot.app.markup import Html, join, link
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging import live_refusal
@@ -23,7 +23,7 @@ REASON = "you have still to judge them"
 def hidden_ids(study: Study) -> frozenset[str]:
     """Return the questions hidden from the signed-in person; none before sign-in in the local app."""
     person = who.signed_in_person(study.labels_path)
-    return desk(study).queue.hidden_questions(person.name) if person else frozenset()
+    return judging_stores(study).queue.hidden_questions(person.name) if person else frozenset()
 
 
 def any_hidden(study: Study, questions: Iterable[str]) -> bool:

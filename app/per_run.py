@@ -25,7 +25,7 @@ def one_run() -> Iterator[None]:
         _kept.reset(token)
 
 
-def once(key: Hashable, load: Callable[[], T]) -> T:
+def once_per_run(key: Hashable, load: Callable[[], T]) -> T:
     """Return the value of `load`, which is read once in a run of the script."""
     kept = _kept.get()
     if kept is None:

@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--host", action="append", default=[])
     parsed = parser.parse_args(arguments)
 
-    from blindspot.app.garbage import keep_collections_short
+    from blindspot.app.garbage_collection import keep_collections_short
     from blindspot.app.log import start_log
     from blindspot.backend.core.study import ENVIRONMENT_VARIABLE
     from blindspot.db.errors import Refused

@@ -19,7 +19,7 @@ import numpy as np
 import streamlit as st
 
 from blindspot.app import hidden_questions
-from blindspot.app.per_run import once
+from blindspot.app.per_run import once_per_run
 from blindspot.backend.core.runs import Run
 from blindspot.backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
 from blindspot.backend.evaluation.comparison import Comparison, MeasuredRun, measure, set_label
@@ -94,7 +94,7 @@ def _imports(folder: str, cache_version: int | None) -> Imports:
 
 def questions_key(study: Study) -> Key:
     """Return a key that changes with every import of questions or frequencies, and with the settings."""
-    return once(("questions", study.folder), lambda: _questions_key(study))
+    return once_per_run(("questions", study.folder), lambda: _questions_key(study))
 
 
 def _questions_key(study: Study) -> Key:
@@ -146,7 +146,7 @@ def models(study: Study) -> dict[str, dict]:
 
 def run(study: Study, name: str) -> Run:
     """Return a run, which is opened once in one run of the page's script. Raises Missing for an unknown one."""
-    return once(("run", study.folder, name), lambda: study.run(name))
+    return once_per_run(("run", study.folder, name), lambda: study.run(name))
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)

@@ -56,7 +56,7 @@ def on_this_machine() -> bool:
 
 def signed_in_person(labels_path: Path) -> Person | None:
     """Return the person signed in to this session, from the store; None if nobody is signed in."""
-    return per_run.once(("who", labels_path), lambda: _signed_in_person(labels_path))
+    return per_run.once_per_run(("who", labels_path), lambda: _signed_in_person(labels_path))
 
 
 def _signed_in_person(labels_path: Path) -> Person | None:

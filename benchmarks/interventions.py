@@ -32,7 +32,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.data.encyclopedia import Encyclopedia
 from blindspot.backend.interventions.batch import NONE, SHARED
 from blindspot.backend.interventions.explaining import MissExplainer
-from blindspot.backend.interventions.searching import Attempt, reached
+from blindspot.backend.interventions.searching import Attempt, ranks_of_passages
 from blindspot.backend.retrieval import dense
 from blindspot.backend.retrieval.question_vectors import question_vectors
 from blindspot.db.corpus import CorpusWriter
@@ -114,13 +114,13 @@ def measured(study: Study, explainer: MissExplainer, misses: Sequence[PlantedMis
     rows = study.corpus.ordinals({id for miss in misses for id in (miss.gold.id, *miss.rivals)})
     own = [rows[miss.gold.id] for miss in misses]
     questions = question_vectors(study, index, [miss.question.text for miss in misses])
-    planted = reached(
+    planted = ranks_of_passages(
         index.vectors, questions, [Attempt(i, index.vectors[row], [row]) for i, row in enumerate(own)], "dot"
     )
     questions = question_vectors(study, index, [miss.clean_question for miss in misses])
     clean = index.encoder.encode_passages([miss.clean for miss in misses]).astype(np.float16)
     attempts = [Attempt(i, clean[i], [own[i], *(rows[id] for id in miss.rivals)]) for i, miss in enumerate(misses)]
-    without = reached(index.vectors, questions, attempts, "dot")
+    without = ranks_of_passages(index.vectors, questions, attempts, "dot")
     return np.array([each.rank for each in without]), np.array([each.rank for each in planted])
 
 

@@ -32,7 +32,7 @@ from blindspot.backend.maps.colours import (
 from blindspot.backend.maps.edits import clusters_of, rename
 from blindspot.backend.maps.making import make_map
 from blindspot.backend.maps.settings import MapRequest
-from blindspot.backend.maps.values import known
+from blindspot.backend.maps.values import facts_of_points
 from blindspot.backend.retrieval.dense import build_index
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.records import Passage
@@ -233,7 +233,7 @@ def test_hostile_text_is_text_everywhere(study):
 
 def test_hover_texts_are_escaped_and_points_carry_their_ids(study):
     map = map_of(study)
-    state, what = clusters_of(map), known(map)
+    state, what = clusters_of(map), facts_of_points(map)
     ids = [f"p:{i}" for i in range(len(map))]
     made = map_figure(map, [HOSTILE] * len(map), [HOSTILE] * len(map), ids, colour_values(map, what, "kind", state))
     traces = [trace for trace in made.data if trace.customdata is not None]
@@ -247,7 +247,7 @@ def test_hover_texts_are_escaped_and_points_carry_their_ids(study):
 
 def test_questions_are_larger_and_each_category_has_a_colour_and_a_shape(study):
     map = map_of(study)
-    state, what = clusters_of(map), known(map)
+    state, what = clusters_of(map), facts_of_points(map)
     firsts = [{question.id: number // part % 2 for number, question in enumerate(what.questions)} for part in (1, 2)]
     run = study.run("tiny-dev")
     one, other = (colour_values(map, what, "hit", state, first, run, 5) for first in firsts)
@@ -309,7 +309,7 @@ def test_more_points_than_can_be_chosen_from_are_a_fixed_sample():
 def test_what_cannot_be_chosen_is_drawn_as_density_and_the_page_says_so(study, monkeypatch):
     monkeypatch.setattr("blindspot.app.components.map.figure.SELECTABLE", 60)
     map = map_of(study)
-    what, state = known(map), clusters_of(map)
+    what, state = facts_of_points(map), clusters_of(map)
     made = map_figure(
         map, ["t"] * 101, ["s"] * 101, [str(i) for i in range(101)], colour_values(map, what, "kind", state)
     )

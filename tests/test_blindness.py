@@ -13,7 +13,7 @@ from io import StringIO
 
 import pytest
 
-import blindspot.app.desk
+import blindspot.app.judging_stores
 import blindspot.db.connection
 import blindspot.db.queue
 from blindspot.backend.core import study as core
@@ -383,10 +383,10 @@ def test_what_is_hidden_is_read_again_only_when_the_file_or_the_second_changes(t
 def stopped_clock(monkeypatch):
     """The clock of the app's queue stands still: what the queue keeps for a second is kept however long a page takes."""
     now = time.time()
-    monkeypatch.setattr(blindspot.app.desk, "Queue", partial(Queue, clock=lambda: now))
-    blindspot.app.desk._desk.cache_clear()
+    monkeypatch.setattr(blindspot.app.judging_stores, "Queue", partial(Queue, clock=lambda: now))
+    blindspot.app.judging_stores._cached_stores.cache_clear()
     yield
-    blindspot.app.desk._desk.cache_clear()
+    blindspot.app.judging_stores._cached_stores.cache_clear()
 
 
 def test_a_question_page_asks_the_files_little(study, monkeypatch, stopped_clock):

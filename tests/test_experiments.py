@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import io
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from blindspot.backend.experiments import cost as costs
 from blindspot.backend.experiments import running, tables
 from blindspot.backend.experiments.cost import _CostEstimator, _singular_noun, cost, planned_parts
 from blindspot.backend.experiments.hits import Bm25Hits
-from blindspot.backend.experiments.papers import EXPERIMENTS, About
+from blindspot.backend.experiments.papers import EXPERIMENTS, ExperimentDescription
 from blindspot.backend.experiments.parts import QuestionSelection
 from blindspot.backend.experiments.plan import (
     SMALL_STEPS,
@@ -27,8 +28,8 @@ from blindspot.backend.experiments.plan import (
     dense_row,
     macro_values,
     macro_weights,
+    overall_verdict,
     success_cells,
-    word_of,
 )
 from blindspot.backend.experiments.running import results, run_experiment
 from blindspot.backend.experiments.trainings import DualEncoder, TrainingData
@@ -71,7 +72,7 @@ def small_experiment(monkeypatch):
         monkeypatch.setattr(
             module,
             "experiment_named",
-            lambda name: Experiment(name, About("a paper", "Table 1", "Which batch?"), two_batches),
+            lambda name: Experiment(name, ExperimentDescription("a paper", "Table 1", "Which batch?"), two_batches),
         )
 
 
@@ -165,16 +166,16 @@ EQUAL = PaperClaim("a is as good as b", ("a", "k"), ("b", "k"), tolerance=0.05)
     (EQUAL, values(101, 100), "supported"), (EQUAL, values(150, 100), "not supported"), (EQUAL, values(110, 100), "inconclusive"),
 ])  # fmt: skip
 def test_claims_are_judged_by_their_interval(claim, found, word):
-    judged = claim.judge(*found, trained=True, confidence=0.95)
+    judged = claim.judge(*found, is_trained=True, confidence=0.95)
     assert judged["word"] == word
     assert judged["difference"] == pytest.approx(found[0].mean() - found[1].mean())
 
 
 def test_without_training_one_seed_will_do():
-    assert CLAIM.judge(*values(150, 100, seeds=1), trained=False, confidence=0.95)["word"] == "supported"
+    assert CLAIM.judge(*values(150, 100, seeds=1), is_trained=False, confidence=0.95)["word"] == "supported"
     assert (
         "only 1 seed (at least 3 needed)"
-        in CLAIM.judge(*values(150, 100, seeds=1), trained=True, confidence=0.95)["because"]
+        in CLAIM.judge(*values(150, 100, seeds=1), is_trained=True, confidence=0.95)["because"]
     )
 
 
@@ -189,7 +190,7 @@ def test_without_training_one_seed_will_do():
     ],
 )
 def test_the_word_of_several_claims(words, all):
-    assert word_of(words) == all
+    assert overall_verdict(words) == all
 
 
 RESULT = {"experiment": "x", "unit": "%", "sentence": "So.", "cells": [
@@ -250,8 +251,23 @@ def test_a_trial_takes_a_small_batch_whatever_the_batch_of_the_training(study, m
 
     monkeypatch.setattr("blindspot.backend.training.estimate.estimate", estimate)
     estimator = _CostEstimator(Workbench(study, "cpu"))
-    assert estimator._step(DualEncoderSettings(batch=128), "tiny") == pytest.approx(0.5 * 128 / tried[0])
+    assert estimator._step_seconds(DualEncoderSettings(batch=128), "tiny") == pytest.approx(0.5 * 128 / tried[0])
     assert tried[0] <= 8
+
+
+def test_a_search_is_as_slow_as_the_slowest_run_of_its_kind():
+    """And costs nothing that one could know without such a run."""
+    runs = {
+        "lexical": {"retriever": "bm25", "search_seconds": 6.0, "questions": 3},
+        "slow": {"retriever": "tiny", "search_seconds": 8.0, "questions": 2},
+        "quick": {"retriever": "tiny", "search_seconds": 1.0, "questions": 2},
+        "imported": {"retriever": "bm25", "questions": 1},
+    }
+    estimator = object.__new__(_CostEstimator)
+    estimator.bench = SimpleNamespace(parts=lambda kind: runs)
+    assert (estimator._search(is_bm25=True), estimator._search(is_bm25=False)) == (2.0, 4.0)
+    del runs["lexical"]
+    assert estimator._search(is_bm25=True) == 0
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -307,7 +323,7 @@ def test_the_cost_reckons_every_kind_of_model(study, name):
     found = cost(
         study, name, {**given, "small": name == "specialised"}, "cpu"
     )  # small: two questions of a relation are enough
-    assert found.seconds > 0 and found.not_reckoned == ()
+    assert found.seconds > 0 and found.kinds_without_estimate == ()
 
 
 @pytest.mark.parametrize(("name", "given", "error", "says"), [
@@ -363,7 +379,7 @@ def test_an_installed_package_adds_an_experiment(monkeypatch):
     from blindspot.backend.core.registry import Registry
     from blindspot.backend.experiments import papers
 
-    foreign = Experiment("foreign", About("a package", "Table 1", "Does it help?"), two_batches)
+    foreign = Experiment("foreign", ExperimentDescription("a package", "Table 1", "Does it help?"), two_batches)
     registry = Registry("experiment", check=papers._check)
     registry._register_loaded(foreign)
     monkeypatch.setattr(papers, "INSTALLED", registry)

@@ -12,9 +12,9 @@ from sklearn.metrics.pairwise import cosine_similarity
 from blindspot.analysis.crossed import crossed_mean
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.encyclopedia import SECOND_DATASET
-from blindspot.backend.experiments.blocks import AsMuchText, BlockHits, BlockIndex, Blocks, blocks
+from blindspot.backend.experiments.blocks import BlockHits, BlockIndex, Blocks, SuccessOnEqualText, blocks
 from blindspot.backend.experiments.buckets import bucket_numbers, difference_values
-from blindspot.backend.experiments.fine_tuning import Apart, words_of
+from blindspot.backend.experiments.fine_tuning import SharedWordFilter, words_of
 from blindspot.backend.experiments.hits import Bm25Hits, Index
 from blindspot.backend.experiments.papers.embedding_spread import SpreadMeasure
 from blindspot.backend.experiments.parts import QuestionSelection, StudyEncoder
@@ -178,7 +178,7 @@ def test_blocks_are_indexed_and_searched(study):
     assert Success(hits, 5).values(bench).tolist() == [float(each) for each in by_hand]
     passages = Bm25Hits(QuestionSelection("dev", limit=100), 20)
     assert (
-        AsMuchText(passages, part, 5).values(bench).tolist() == Success(passages, 5).values(bench).tolist()
+        SuccessOnEqualText(passages, part, 5).values(bench).tolist() == Success(passages, 5).values(bench).tolist()
     )  # a passage is a block here
     assert any("60 passages" in note for note in result["notes"])
 
@@ -224,7 +224,7 @@ def test_words_apart_by_hand():
             return [Question("t", "Where was Bodo Lee of the Valley born?", ("Alta",), "P19", "Bodo Lee of the Valley")]
 
     for which, kept in (("subject", ["Cid", "Dag of the Hill", "Eva"]), ("subject and answers", ["Dag of the Hill"])):
-        keeps = Apart(Fixed("dev"), which).kept_by(None)
+        keeps = SharedWordFilter(Fixed("dev"), which).kept_question_ids(None)
         assert [question.subject for question in asked if keeps(question)] == kept
 
 

@@ -239,7 +239,7 @@ def test_starts_and_random_negatives(study):
 
 def test_shares_of_unlabelled_questions_count_after_leaks_are_out(tmp_path):
     """Of four unlabelled questions one has the text of a dev question: a limit of half of them is half of three."""
-    from blindspot.backend.experiments.rocketqa import unlabelled
+    from blindspot.backend.experiments.rocketqa import unlabelled_question_count
     from tests.studies import births, make_study, people
 
     passages = people(12)
@@ -250,5 +250,5 @@ def test_shares_of_unlabelled_questions_count_after_leaks_are_out(tmp_path):
     ]
     leak = dataclasses.replace(asked[0], id="u3", split="unlabelled")
     bench = make_study(tmp_path / "s", passages, [*asked, *free, leak])
-    assert unlabelled(bench) == 3
-    assert unlabelled(make_study(tmp_path / "none", passages, asked)) == 0
+    assert unlabelled_question_count(bench) == 3
+    assert unlabelled_question_count(make_study(tmp_path / "none", passages, asked)) == 0

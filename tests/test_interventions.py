@@ -7,24 +7,24 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from blindspot.backend.interventions.batch import NONE, SHARED, cause_counts, explain_misses
+from blindspot.backend.interventions.batch import NONE, SHARED_WITH_PLACEBO, cause_counts, explain_misses
 from blindspot.backend.interventions.edits import (
     DOUBT,
     EDITS,
     MissedQuestion,
-    Pieces,
+    NeighbouringPieces,
     Placebo,
+    applicable_edits,
     changed_tokens,
-    cut_off,
-    edited,
+    cut_off_pieces,
+    edit_pairs,
     other_statements,
-    pairs,
-    renamed,
+    replace_name,
 )
-from blindspot.backend.interventions.explaining import FEW, ExplainedMiss, MissExplainer, TriedEdit
+from blindspot.backend.interventions.explaining import FEW_PLACEBOS, ExplainedMiss, MissExplainer, TriedEdit
 from blindspot.backend.interventions.misses import Wordings
 from blindspot.backend.interventions.placebos import PLACEBOS, edited_placebos, placebos
-from blindspot.backend.interventions.searching import Attempt, Reached, reached
+from blindspot.backend.interventions.searching import Attempt, PassageRank, ranks_of_passages
 from blindspot.backend.interventions.sentences import answer_sentence, sentences
 from blindspot.backend.interventions.table import cause_table
 from blindspot.db.errors import BadInput, Missing
@@ -112,7 +112,7 @@ def test_the_subject_gets_a_frequent_name_in_question_and_passage_alike():
     assert new.passage.text == "Lind is from Oslo, where Eva Lind sang."
     assert new.still_above == {3, 4} and new.ignored == "Eva Lind"
     assert after("rename_subject", miss()) is None
-    assert renamed("Malholm and Holm", "Ada Holm", "Eva Lind") == "Malholm and Lind"
+    assert replace_name("Malholm and Holm", "Ada Holm", "Eva Lind") == "Malholm and Lind"
 
 
 def test_namesakes_above_are_removed_and_answering_passages_are_relabelled():
@@ -136,10 +136,10 @@ def test_everything_but_the_answers_sentence_is_cut():
 def test_edits_are_ordered_by_the_tokens_that_they_change_and_a_removal_is_not_free():
     namesake = Passage("3", "Ada Berg", "Ada Berg was born in Rome. Then Ada went to Holm.")
     missed = miss(title="Bergen", above=((3, namesake),))
-    found = edited(missed)
+    found = applicable_edits(missed)
     sizes = [each.changed for each in found.values()]
     assert sizes == sorted(sizes) and min(sizes) > 0 and "move_first" in found
-    assert "move_first" not in edited(
+    assert "move_first" not in applicable_edits(
         miss("She left. In Oslo she came into the world. She kept bees and read by night.")
     )
     assert found["remove_namesakes"].changed == 4, "Ada, Ada, Ada and Holm: the name's words in title and text"
@@ -148,7 +148,7 @@ def test_edits_are_ordered_by_the_tokens_that_they_change_and_a_removal_is_not_f
 
 
 def tried(name, rank, score, size, *others):
-    reach = tuple(None if other is None else Reached(*other) for other in others)
+    reach = tuple(None if other is None else PassageRank(*other) for other in others)
     return TriedEdit(name, rank, score, size, BORN.text, "t", "x", 0, reach)
 
 
@@ -212,7 +212,7 @@ def test_a_placebo_gets_the_same_edit_and_never_the_answer():
     assert edited_placebos("relabel", missed, [Placebo(other.passage, 9, None, ("Paris",))]) == [None]
     assert texts[DOUBT].passage.text == "Ada Holm's brother lived in ." and texts[DOUBT].passage.title == ""
     assert not any("Oslo" in each.passage.text for name, each in texts.items() if each and name != "relabel")
-    cut = replace(missed, cut=Pieces(before="Ada Holm saw that", size=1))
+    cut = replace(missed, cut=NeighbouringPieces(before="Ada Holm saw that", size=1))
     joined = edited_placebos("join_pieces", cut, [other])[0].passage.text
     assert joined.startswith("Ada Holm saw that She sang.") and edited_placebos("join_pieces", missed, [other]) == [
         None
@@ -227,28 +227,34 @@ def test_a_sentence_that_is_cut_between_two_passages_is_joined():
         Passage("f", "Ada Holm", "She sang. Ada Holm was born"),
         Passage("h", "Ada Holm", "in June. It rained."),
     )
-    cut = cut_off(gold, before, after)
-    assert cut == Pieces(before="Ada Holm was born", size=1)
+    cut = cut_off_pieces(gold, before, after)
+    assert cut == NeighbouringPieces(before="Ada Holm was born", size=1)
     joined = EDITS["join_pieces"].apply(replace(gold, cut=cut))
     assert joined.passage.text.startswith("Ada Holm was born in Oslo, where") and joined.changed == 1
-    assert cut_off(miss("The end. Oslo saw her come"), before, after) == Pieces(after="in June.", size=1)
+    assert cut_off_pieces(miss("The end. Oslo saw her come"), before, after) == NeighbouringPieces(
+        after="in June.", size=1
+    )
     # A sentence that is whole begins with a pronoun: the one before it names the subject, and all its words count.
     whole = replace(before, text="Ada Holm left Rome.")
-    assert cut_off(miss("There, in Oslo, she was born. The end."), whole, None) == Pieces(
+    assert cut_off_pieces(miss("There, in Oslo, she was born. The end."), whole, None) == NeighbouringPieces(
         before="Ada Holm left Rome.", size=4
     )
-    assert cut_off(miss("Ada Holm was born in Oslo."), whole, after) == Pieces() == cut_off(gold, None, None)
+    assert (
+        cut_off_pieces(miss("Ada Holm was born in Oslo."), whole, after)
+        == NeighbouringPieces()
+        == cut_off_pieces(gold, None, None)
+    )
 
 
 def test_the_answers_sentence_is_compared_alone_whole_and_without_the_answer():
-    gold = miss("in Oslo. She kept bees.", cut=Pieces(before="She was born", size=1))
+    gold = miss("in Oslo. She kept bees.", cut=NeighbouringPieces(before="She was born", size=1))
     assert EDITS[DOUBT].apply(gold).passage == Passage("g", "", "Ada Holm was born in .")
     assert [each.passage.text for each in other_statements(gold)] == ["Ada Holm kept bees."]
 
 
 def test_two_edits_are_made_one_after_the_other():
     gold = miss("He left. In Oslo he came into the world.", "Bergen")
-    made = pairs({"give_own_title", "name_subject", "relabel"}, gold)
+    made = edit_pairs({"give_own_title", "name_subject", "relabel"}, gold)
     assert list(made) == ["give_own_title+name_subject"]
     both = made["give_own_title+name_subject"]
     assert both.passage == Passage("g", "Ada Holm", "He left. Ada Holm: In Oslo he came into the world.")
@@ -317,7 +323,7 @@ def test_ranks_equal_a_plain_sort(similarity, monkeypatch):
         Attempt(1, questions[1].astype(np.float16), [], above=4),
         Attempt(0, np.zeros(8, np.float16), range(40)),
     ]
-    for attempt, found in zip(attempts, reached(vectors, questions, attempts, similarity), strict=True):
+    for attempt, found in zip(attempts, ranks_of_passages(vectors, questions, attempts, similarity), strict=True):
         rows = np.array([row for row in range(40) if row not in set(attempt.without)], int)
         others, query = vectors[rows].astype(np.float64), questions[attempt.question].astype(np.float64)
         own = attempt.passage.astype(np.float64)
@@ -328,7 +334,7 @@ def test_ranks_equal_a_plain_sort(similarity, monkeypatch):
         assert found.rank == 1 + attempt.above + above.sum()
         score = own @ query if similarity == "dot" else -((own - query) ** 2).sum()
         assert found.score == pytest.approx(score, abs=1e-4)
-    assert reached(vectors, questions, [], similarity) == []
+    assert ranks_of_passages(vectors, questions, [], similarity) == []
 
 
 @pytest.fixture(scope="module")
@@ -365,17 +371,17 @@ def test_the_misses_of_a_run_are_explained_and_ranks_are_computed_once(missing, 
             mending = [name for name, each in row["pairs"].items() if each["rank"] <= 3]
             beating = [name for name in mending if row["pairs"][name]["beats_placebos"]]
             assert set(named) == set(beating[0].split("+") if beating else ())
-        assert row["cause"] == (EDITS[row["edit"]].cause if named else SHARED if mending else NONE)
+        assert row["cause"] == (EDITS[row["edit"]].cause if named else SHARED_WITH_PLACEBO if mending else NONE)
         for name, each in {**row["edits"], **row["pairs"]}.items():
-            few = len(each["placebos"]) - (PLACEBOS if each["rank"] <= 3 else FEW)
+            few = len(each["placebos"]) - (PLACEBOS if each["rank"] <= 3 else FEW_PLACEBOS)
             assert few >= 0 if name == DOUBT else few == 0, "few where the edit mends nothing"
 
-    monkeypatch.setattr(MissExplainer, "_encoded", lambda *_: pytest.fail("a known rank was computed again"))
+    monkeypatch.setattr(MissExplainer, "_encode_passages", lambda *_: pytest.fail("a known rank was computed again"))
     again = explain_misses(missing, "tiny", k=3, limit=10, device="cpu")
     assert again == result
     counts = cause_counts(result)
     assert sum(round(each.smallest.value * each.smallest.n) for each in counts) == result["explained"]
-    assert [each.cause for each in counts[-2:]] == [SHARED, NONE]
+    assert [each.cause for each in counts[-2:]] == [SHARED_WITH_PLACEBO, NONE]
     assert all(each.smallest.n == result["explained"] for each in counts)
     for each in counts[:-2]:
         if each.edit == DOUBT:
@@ -511,11 +517,14 @@ def test_question_tries_the_edits_live_and_escapes_the_edited_texts(missing):
     page = Page(missing.folder, "question", a="tiny", b="bm25", question=row["id"], why=1, edits=1, k=3)
     assert f"is at rank {row['rank']:,}" in page.text and "What would bring the gold passage into the top" in page.text
     for name, each in row["edits"].items():
-        assert f"{EDITS[name].does} {each['tokens']:,} {each['rank'] or '–'} " in page.text
+        assert f"{EDITS[name].description} {each['tokens']:,} {each['rank'] or '–'} " in page.text
     (explained,) = next(MissExplainer(missing, "tiny", device="cpu").explain(missing.questions.with_ids([row["id"]])))
     for each in explained.tried:
         if each.rank:
-            assert f"{EDITS[each.name].does} {each.size:,} {each.rank:,} {each.lifted(3)} of {PLACEBOS}" in page.text
+            assert (
+                f"{EDITS[each.name].description} {each.size:,} {each.rank:,} {each.lifted(3)} of {PLACEBOS}"
+                in page.text
+            )
 
 
 def test_edited_texts_are_escaped():

@@ -86,7 +86,7 @@ def judged(found=(40, 80), labels=200, worth=0.1, seeds=3, questions=400):
     """Return the verdict on labels after which every seed answers `found[1]` questions, and `found[0]` before."""
     before, after = (np.tile(np.arange(questions) < count, (seeds, 1)).astype(float) for count in found)
     claim = PaperClaim("worth it", ("after", ""), ("before", ""), minimum_gain=worth / 100 * labels / 100)
-    return claim.judge(after, before, trained=True, confidence=0.95)
+    return claim.judge(after, before, is_trained=True, confidence=0.95)
 
 
 def test_the_verdicts():

@@ -206,7 +206,7 @@ def test_a_tab_that_is_not_signed_in_any_more_stores_nothing(tmp_path, monkeypat
     people = People(study.labels_path)
     people.add("ann")
     taken = []
-    monkeypatch.setattr(judging, "desk", lambda _: taken.append(1))
+    monkeypatch.setattr(judging, "judging_stores", lambda _: taken.append(1))
     state = {"key": {"outbox": {"attempt": 3, "entries": [{"id": "x", "kind": "note", "question": "q0", "note": "n"}]}}}
     monkeypatch.setattr(st, "session_state", state)
     for now in (None, people.add("ben")):

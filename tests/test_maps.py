@@ -16,7 +16,7 @@ from blindspot.backend.maps.request import chosen_points
 from blindspot.backend.maps.selection import pairs_to_judge, questions_of_selection, send_to_judging
 from blindspot.backend.maps.settings import MapRequest
 from blindspot.backend.maps.stored import Map, maps_of
-from blindspot.backend.maps.values import categories, cluster_rows, known
+from blindspot.backend.maps.values import categories, cluster_rows, facts_of_points
 from blindspot.backend.retrieval.dense import build_index
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.errors import BadInput, Missing, Refused
@@ -231,7 +231,7 @@ def test_whoever_waits_for_long_work_is_told_and_gets_its_errors():
 
 
 def test_colours_say_what_the_study_knows(study, whole):
-    what, state = known(whole), clusters_of(whole)
+    what, state = facts_of_points(whole), clusters_of(whole)
     kinds = colour_values(whole, what, "kind", state)
     assert categories(kinds) == ["positive", "question", "other passage"]  # 40, 40, 20
     relations = colour_values(whole, what, "relation", state)
@@ -243,7 +243,7 @@ def test_colours_say_what_the_study_knows(study, whole):
 
 
 def test_hit_or_miss_follows_the_run_for_questions_and_for_their_passages(study, whole):
-    run, what, state = study.run("tiny-dev"), known(whole), clusters_of(whole)
+    run, what, state = study.run("tiny-dev"), facts_of_points(whole), clusters_of(whole)
     first = {"P19.dev.0": 1, "P19.dev.1": 0, "P19.dev.2": 7}
     found = colour_values(whole, what, "hit", state, first, run, k=5)
     assert found[:3] == [FOUND, MISSED, MISSED] and found[3] == "not in this run"
@@ -256,7 +256,7 @@ def test_hit_or_miss_follows_the_run_for_questions_and_for_their_passages(study,
 
 
 def test_clusters_are_counted_with_their_questions(study, whole):
-    what, state = known(whole), clusters_of(whole)
+    what, state = facts_of_points(whole), clusters_of(whole)
     first = {question.id: 1 if i % 2 else 0 for i, question in enumerate(what.questions)}
     rows = cluster_rows(what, state, {"run": first}, k=5)
     assert sum(row.size for row in rows) == 60 and sum(row.positives for row in rows) == 40
@@ -320,7 +320,7 @@ def test_edits_that_make_no_sense_are_refused_and_kept_nowhere(edited):
 
 
 def test_a_selection_becomes_pairs_that_nobody_labelled(study, whole):
-    run, what = study.run("tiny-dev"), known(whole)
+    run, what = study.run("tiny-dev"), facts_of_points(whole)
     chosen = [id for id in point_ids(whole) if id in ("p:p0", "p:p2", "p:p5", "p:p59")]
     found = pairs_to_judge(whole, what, run, chosen, k=10)
     corpus = study.corpus.ordinals(id[2:] for id in chosen)
@@ -342,13 +342,13 @@ def test_a_selection_is_sent_to_judging_and_labels_come_back_as_colours(study, w
     run = study.run("tiny-dev")
     People(study.labels_path).add("ada", "lead")
     chosen = [f"p:{id}" for id in ("p0", "p1", "p2", "p3", "p4", "p5")]
-    made = send_to_judging(whole, known(whole), run, chosen, 10, "from the map")
-    assert made.passages == len(pairs_to_judge(whole, known(whole), run, chosen, 10).pairs)
+    made = send_to_judging(whole, facts_of_points(whole), run, chosen, 10, "from the map")
+    assert made.passages == len(pairs_to_judge(whole, facts_of_points(whole), run, chosen, 10).pairs)
     assert [batch.name for batch in Queue(study.labels_path).batches()] == ["from the map"]
-    question, passage = pairs_to_judge(whole, known(whole), run, chosen, 10).pairs[0]
+    question, passage = pairs_to_judge(whole, facts_of_points(whole), run, chosen, 10).pairs[0]
     labels = Labels(study.labels_path, passages=study.corpus.ordinals)
     labels.add("ada", LabelEvent("g" * 20, "label", question, (Choice(passage, "positive"),)))
-    after = known(whole)
+    after = facts_of_points(whole)
     assert (question, passage) not in pairs_to_judge(whole, after, run, chosen, 10).pairs
     place = study.corpus.ordinals([passage])[passage]
     assert colour_values(whole, after, "label", clusters_of(whole))[whole.shown_questions + place] == "positive"

@@ -13,12 +13,12 @@ import pytest
 import torch
 import transformers
 
-from blindspot.backend.reader.answer_scores import exact_match, f1, normalised, score_prediction
+from blindspot.backend.reader.answer_scores import exact_match, f1, normalise_answer, score_prediction
 from blindspot.backend.reader.best_span import best_spans
 from blindspot.backend.reader.inputs import ReaderInputs, answer_positions
 from blindspot.backend.reader.loss import reader_loss, span_loss
 from blindspot.backend.reader.model import load_reader, start_reader
-from blindspot.backend.reader.reader import Reader, selected
+from blindspot.backend.reader.reader import Reader, select_answer
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.records import Passage
 from tests.readers import tiny_reader
@@ -168,10 +168,10 @@ def test_the_predicted_span_is_that_of_transformers(folder, question):
         assert ours.probabilities[span.doc_id] == pytest.approx(
             np.exp(float(span.span_score) - sum(norms[span.doc_id])), rel=1e-3
         )
-    assert selected(ours.relevance[None], ours.scores[None], 30)[0] == theirs[0].doc_id
+    assert select_answer(ours.relevance[None], ours.scores[None], 30)[0] == theirs[0].doc_id
     for k in (1, 5, 12):
         first = next(span for span in theirs if span.doc_id < k)
-        assert selected(ours.relevance[None], ours.scores[None], k)[0] == first.doc_id
+        assert select_answer(ours.relevance[None], ours.scores[None], k)[0] == first.doc_id
 
 
 def json_vocab(folder):
@@ -183,10 +183,10 @@ def test_what_cannot_be_read_is_not_chosen(folder):
     reader = Reader(load_reader(folder), "cpu")
     read = reader.read("Where?", [Passage("a", "Oslo", ""), Passage("b", "", "Oslo"), Passage("c", "", " \t ")])
     assert read.spans.tolist() == [[-1, -1], [0, 4], [-1, -1]] and np.isinf(read.scores[[0, 2]]).all()
-    assert selected(read.relevance[None], read.scores[None], 3).tolist() == [1]
-    assert selected(read.relevance[None], read.scores[None], 1).tolist() == [-1]
+    assert select_answer(read.relevance[None], read.scores[None], 3).tolist() == [1]
+    assert select_answer(read.relevance[None], read.scores[None], 1).tolist() == [-1]
     assert len(reader.read("Where?", []).spans) == 0
-    assert selected(np.zeros((2, 0)), np.zeros((2, 0)), 5).tolist() == [-1, -1]
+    assert select_answer(np.zeros((2, 0)), np.zeros((2, 0)), 5).tolist() == [-1, -1]
 
 
 def test_a_long_question_leaves_room_for_the_passage(folder):
@@ -234,7 +234,7 @@ def test_exact_match_and_f1_are_an_independent_scorers():
         answers = draw.choices(said, k=draw.randrange(1, 4)) + (
             [prediction.upper() + " the"] if number % 3 == 0 else []
         )
-        assert normalised(prediction) == _normalize_text(prediction)
+        assert normalise_answer(prediction) == _normalize_text(prediction)
         expected = max(bool(_compute_exact_match_score(prediction, answer)) for answer in answers)
         matches += expected
         assert exact_match(prediction, answers) == expected, (prediction, answers)

@@ -20,7 +20,7 @@ from blindspot.backend.core.runs import write_run
 from blindspot.backend.reader.answer_scores import exact_match
 from blindspot.backend.reader.model import load_reader
 from blindspot.backend.reader.reader import Reader
-from blindspot.backend.reader.reading import PER_PART, Reading, read, readings_of
+from blindspot.backend.reader.reading import QUESTIONS_PER_SHARD, Reading, read, readings_of
 from blindspot.backend.reader.readings import (
     MeasuredReading,
     answer_rows,
@@ -110,7 +110,7 @@ def test_what_was_read_is_not_read_again(study, reader, monkeypatch):
         Reading.open(study, "dev", "tiny")
 
 
-def many(study, questions=PER_PART * 2 + 5):
+def many(study, questions=QUESTIONS_PER_SHARD * 2 + 5):
     """A run of many rows, repeating the training questions: enough for three parts."""
     train = study.run("train")
     asked = study.questions.with_ids(train.question_ids)
@@ -147,7 +147,7 @@ def test_killed_it_goes_on_and_ends_the_same(study, reader, tmp_path):
         again = read(study, "many", reader, ks=[1, 3], device="cpu")
     finally:
         Reader.read = real
-    assert len(asked) == len(whole.relevance) - PER_PART  # the first part was complete
+    assert len(asked) == len(whole.relevance) - QUESTIONS_PER_SHARD  # the first part was complete
     assert predictions(again) == predictions(whole) and not list(again.run.folder.glob(".reading*"))
 
 

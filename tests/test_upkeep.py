@@ -152,7 +152,7 @@ def test_a_batch_that_people_worked_on_is_kept(study):
     Labels(study.labels_path).add("ann", LabelEvent("a", "label", "q0", (Choice("p1", "positive"),), batch="monday"))
     for attempt in (parts.rename, parts.delete):
         with pytest.raises(Refused, match="people have worked on batch 'monday'"):
-            attempt(study, "batch", "monday", *(["new"] if attempt is parts.rename else []), confirmed=True)
+            attempt(study, "batch", "monday", *(["new"] if attempt is parts.rename else []), is_confirmed=True)
     parts.describe(study, "batch", "monday", "The first batch.", ["pilot", "pilot", " "])
     assert parts.description(study, "batch", "monday").keywords == ("pilot",)
     queue.add_batch("second", [Item("q1", (Candidate("p1"),))], {})

@@ -105,10 +105,10 @@ def _print(result: dict[str, Any], form: dict[str, bool]) -> None:
 
 def _as_lines(cost_estimate: ExperimentCost) -> list[str]:
     lines = [
-        f"About {duration(cost_estimate.seconds)} of training and encoding on this machine, from a trial of each model."
+        f"About {duration(cost_estimate.seconds)} of training, encoding and searching on this machine, from a trial of each model and the study's own runs."
     ]
-    if cost_estimate.not_reckoned:
-        lines.append(f"Not included in that time: {', '.join(cost_estimate.not_reckoned)}.")
+    if cost_estimate.kinds_without_estimate:
+        lines.append(f"Not included in that time: {', '.join(cost_estimate.kinds_without_estimate)}.")
     return lines
 
 

@@ -81,11 +81,11 @@ def map_show(
     from blindspot.app.terminal_tables import print_json
     from blindspot.backend.maps.edits import clusters_of
     from blindspot.backend.maps.stored import Map
-    from blindspot.backend.maps.values import cluster_rows, known
+    from blindspot.backend.maps.values import cluster_rows, facts_of_points
 
     map = Map.open(open_study(study), name)
     state = clusters_of(map)
-    rows = cluster_rows(known(map), state, {}, 1)
+    rows = cluster_rows(facts_of_points(map), state, {}, 1)
     if as_json:
         clusters = [
             {

@@ -40,9 +40,9 @@ from blindspot.backend.text.number_words import quantity
 from blindspot.db.question_table import rows_among, take
 
 
-def cut_offs(depth: int, chosen: int) -> list[int]:
+def cut_offs(depth: int, chosen_k: int) -> list[int]:
     """Return the values of k to show: the usual ones up to the runs' depth, and the chosen one."""
-    return sorted({k for k in KS if k <= depth} | {chosen})
+    return sorted({k for k in KS if k <= depth} | {chosen_k})
 
 
 def accuracy_table(
@@ -101,10 +101,10 @@ def accuracy_table(
     return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures accuracy")
 
 
-def _run_head(side: str, measured: MeasuredRun) -> Html:
+def _run_head(side: str, measured_run: MeasuredRun) -> Html:
     """The name of a run, with its retriever in words below it."""
-    retriever = span(retriever_label(measured.run.manifest), cls="retriever")
-    return tag("th", letter(side), " ", measured.name, retriever, scope="row")
+    retriever = span(retriever_label(measured_run.run.manifest), cls="retriever")
+    return tag("th", letter(side), " ", measured_run.name, retriever, scope="row")
 
 
 def _other_line(
@@ -156,9 +156,9 @@ def _measure_term(measure: RankingMeasure) -> Html:
     return term(f"{measure.title_at('k')}, %", message)
 
 
-def _cut_off_class(k: int, chosen: int) -> str | None:
+def _cut_off_class(k: int, chosen_k: int) -> str | None:
     """The class of a column of the table of accuracy: narrow windows show the chosen k and the first."""
-    return "chosen" if k == chosen else None if k == KS[0] else "wide"
+    return "chosen" if k == chosen_k else None if k == KS[0] else "wide"
 
 
 def _accuracy_cell(estimate: Estimate, measure: RankingMeasure, k: int, chosen: int) -> Html:
@@ -329,7 +329,7 @@ def gain(difference: Difference) -> Html:
     )
 
 
-def _group_line(name: str, paired: PairedFigures, selection: Selection, grouping: str) -> Html:
+def _group_line(name: str, paired_figures: PairedFigures, selection: Selection, grouping: str) -> Html:
     now = selection.relation if grouping == "relation" else selection.bucket
     chosen = now == name and name != ""
     more = _grouping(grouping)
@@ -349,10 +349,10 @@ def _group_line(name: str, paired: PairedFigures, selection: Selection, grouping
         if name
         else label
     )
-    p = paired.difference.p_shown
+    p = paired_figures.difference.p_shown
 
     def flip_count(cell: str) -> Html:
-        count = getattr(paired.flips, cell)
+        count = getattr(paired_figures.flips, cell)
         if not count or not name:
             return Html(f"{count:,}")
         return group_link(
@@ -366,10 +366,10 @@ def _group_line(name: str, paired: PairedFigures, selection: Selection, grouping
     return tag(
         "tr",
         tag("th", head, scope="row"),
-        tag("td", n_cell(paired.n, paired.units, paired.unit), cls="wide"),
-        tag("td", percentage(paired.a, is_share=paired.measure is SUCCESS)),
-        tag("td", percentage(paired.b, is_share=paired.measure is SUCCESS)),
-        tag("td", gain(paired.difference), data_value=paired.difference.estimate.value),
+        tag("td", n_cell(paired_figures.n, paired_figures.units, paired_figures.unit), cls="wide"),
+        tag("td", percentage(paired_figures.a, is_share=paired_figures.measure is SUCCESS)),
+        tag("td", percentage(paired_figures.b, is_share=paired_figures.measure is SUCCESS)),
+        tag("td", gain(paired_figures.difference), data_value=paired_figures.difference.estimate.value),
         tag("td", "<0.001" if p < 0.001 else f"{p:.3f}", cls="soft wide"),
         *(
             tag(
@@ -379,7 +379,7 @@ def _group_line(name: str, paired: PairedFigures, selection: Selection, grouping
             )
             for cell in flips.CELLS
         ),
-        cls=" ".join(each for each in ("chosen" if chosen else "", "few" if paired.units < FEW else "") if each)
+        cls=" ".join(each for each in ("chosen" if chosen else "", "few" if paired_figures.units < FEW else "") if each)
         or None,
     )
 

@@ -8,16 +8,16 @@ from blindspot.app import url
 from blindspot.app.components.marks import notice
 from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.backend.core.study import Study
-from blindspot.backend.interventions.edits import DOUBT, does
-from blindspot.backend.interventions.explaining import BEATEN, ExplainedMiss, TriedEdit
-from blindspot.backend.interventions.live import editable, explain_question
+from blindspot.backend.interventions.edits import DOUBT, edit_in_words
+from blindspot.backend.interventions.explaining import SHARE_BEATEN, ExplainedMiss, TriedEdit
+from blindspot.backend.interventions.live import explain_question, explainable_runs
 from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BlindspotError
 from blindspot.db.records import Question
 
 PLACEBO = (
     "The same edit, made on random passages without the answer. An edit names a cause only if it brings the gold passage "
-    f"closer to the question than at least {BEATEN:.0%} of them"
+    f"closer to the question than at least {SHARE_BEATEN:.0%} of them"
 )
 
 
@@ -25,7 +25,7 @@ def edits_part(study: Study, question: Question, runs: Sequence[str], k: int, ru
     """Show the table of edits if the address has `edits=1`, otherwise a link to it, because encoding takes a moment."""
     import streamlit as st
 
-    encoders = editable(study, runs) if question.gold else {}
+    encoders = explainable_runs(study, runs) if question.gold else {}
     if not encoders:
         return Html("")
     parameters = st.query_params.to_dict()
@@ -53,13 +53,13 @@ def _tried_edits(study: Study, run: str, encoder: str, question: Question, k: in
     )
 
 
-def _sentence(explained: ExplainedMiss, k: int) -> str:
-    gold = f"The gold passage “{explained.gold.title or 'untitled'}” is at rank {explained.rank:,}"
-    if explained.rank <= k:
+def _sentence(explained_miss: ExplainedMiss, k: int) -> str:
+    gold = f"The gold passage “{explained_miss.gold.title or 'untitled'}” is at rank {explained_miss.rank:,}"
+    if explained_miss.rank <= k:
         return f"{gold}, which is in the top {k} already."
-    if not explained.mending(k):
+    if not explained_miss.mending(k):
         return f"{gold}. None of the edits brings a gold passage into the top {k}."
-    named = explained.named(k)
+    named = explained_miss.named(k)
     if not named:
         return (
             f"{gold}. Edits bring it into the top {k}, but the same edits bring many passages without the answer as close: "
@@ -69,8 +69,8 @@ def _sentence(explained: ExplainedMiss, k: int) -> str:
     return f"{gold}. {'Cause' if len(named) == 1 else 'Causes, smallest edit first'}: {causes}."
 
 
-def _table(explained: ExplainedMiss, k: int) -> Html:
-    if not explained.tried:
+def _table(explained_miss: ExplainedMiss, k: int) -> Html:
+    if not explained_miss.tried:
         return tag("p", "No edit applies to this question and passage.", cls="soft")
     heads = ("edit", "tokens changed", "rank after", term(f"placebos in the top {k}", PLACEBO), "edited text")
     head = tag(
@@ -79,28 +79,28 @@ def _table(explained: ExplainedMiss, k: int) -> Html:
     lines = [
         tag(
             "tr",
-            tag("th", does(each.name), scope="row"),
+            tag("th", edit_in_words(each.name), scope="row"),
             tag("td", f"{each.size:,}"),
             tag("td", tag("b", f"{each.rank:,}") if each.rank <= k else f"{each.rank:,}")
             if each.rank
             else tag("td", "–"),
             tag("td", f"{each.lifted(k)} of {len(each.placebos)}") if each.rank else tag("td", "–"),
-            tag("td", _edited_text(explained, each), cls="left"),
+            tag("td", _edited_text(explained_miss, each), cls="left"),
         )
-        for each in (*explained.tried, *explained.pairs)
+        for each in (*explained_miss.tried, *explained_miss.pairs)
     ]
     return div(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures groups"), cls="scrolling")
 
 
-def _edited_text(explained: ExplainedMiss, edit: TriedEdit) -> Html:
+def _edited_text(explained_miss: ExplainedMiss, edit: TriedEdit) -> Html:
     """What the edit changed: the texts, escaped, or the number of passages that no longer compete."""
     if edit.name == DOUBT:
-        close = len(edit.placebos) - edit.beaten
+        close = len(edit.placebos) - edit.placebos_beaten
         return span(f"“{edit.text}”: {close} of {len(edit.placebos)} other sentences are as close to the question")
     parts: list[Html] = []
-    if edit.question != explained.question.text:
+    if edit.question != explained_miss.question.text:
         parts.append(span(edit.question))
-    if (edit.title, edit.text) != (explained.gold.title, explained.gold.text):
+    if (edit.title, edit.text) != (explained_miss.gold.title, explained_miss.gold.text):
         parts.append(tag("details", tag("summary", edit.title or "untitled"), tag("p", edit.text)))
     if edit.counted is not None:
         parts.append(span(f"“{edit.counted or 'untitled'}” counts as gold"))

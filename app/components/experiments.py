@@ -11,7 +11,7 @@ from blindspot.app.components.marks import command, methods_note
 from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.backend.evaluation.chart_colours import COLOURS
 from blindspot.backend.evaluation.report_plots import SYMBOLS
-from blindspot.backend.experiments.papers import WITHOUT_TRAINING, About, experiments
+from blindspot.backend.experiments.papers import WITHOUT_TRAINING, ExperimentDescription, experiments
 from blindspot.backend.experiments.tables import count_note, difference, format_value, result_grid
 from blindspot.backend.text.number_words import noun_form, quantity
 
@@ -22,9 +22,11 @@ SIGNS = {"supported": "✓", "not supported": "✗", "inconclusive": "?", "no fi
 BEST = ("supported", "not supported", "inconclusive", "no finding")
 
 
-def listed_experiments(results: Sequence[Mapping[str, Any]]) -> dict[str, About]:
+def listed_experiments(results: Sequence[Mapping[str, Any]]) -> dict[str, ExperimentDescription]:
     """Every experiment by name, also those that only older versions, or packages that are gone, could run."""
-    former = {each["experiment"]: About(each["paper"], each["source"], each["asks"]) for each in results}
+    former = {
+        each["experiment"]: ExperimentDescription(each["paper"], each["source"], each["asks"]) for each in results
+    }
     return {name: about for name, about in former.items() if name not in experiments()} | experiments()
 
 
@@ -68,7 +70,7 @@ def overview(results: Sequence[Mapping[str, Any]]) -> Html:
             tag("li", _experiment_link(name, about, span(about.needs, cls="soft"))) for name, about in of_paper.items()
         ]
         without = sum(name in WITHOUT_TRAINING for name in of_paper)
-        more = span(f", {without} of them without training" if without else "", cls="soft")
+        more = span(f", {without} without training" if without else "", cls="soft")
         summary = tag("summary", f"{paper}: {quantity(len(items), 'experiment')}", more)
         papers.append(div(tag("details", summary, tag("ul", *items, cls="asked"), cls="fold"), cls="panel"))
     return join(
@@ -77,8 +79,8 @@ def overview(results: Sequence[Mapping[str, Any]]) -> Html:
     )
 
 
-def _experiment_link(name: str, about: About, more: Html) -> Html:
-    words = span(about.asks, " ", span(f"{name}, {about.source}", cls="soft"))
+def _experiment_link(name: str, description: ExperimentDescription, more: Html) -> Html:
+    words = span(description.asks, " ", span(f"{name}, {description.source}", cls="soft"))
     return link(join(words, more), url.href(url.EXPERIMENTS, {"experiment": name}))
 
 

@@ -32,20 +32,20 @@ STRONGEST = 0.55  # opacity behind the word that adds most to the score
 
 
 def explanation_section(
-    open_study: Study, lists: Sequence[HitList], question: Question, passages: Mapping[int, Passage], displayed: int
+    open_study: Study, lists: Sequence[HitList], question: Question, passages: Mapping[int, Passage], shown_count: int
 ) -> None:
     """Let the reader choose a passage of a list whose retriever can explain its scores, and show how the score is
     composed.
 
     Args:
-        displayed: number of hits that the page shows of each list.
+        shown_count: number of hits that the page shows of each list.
     """
     retrievers = {column.run_side: name for column in lists if (name := _retriever(open_study, column))}
     offered = {
         f"{column.run_side}-{rank}": (column, rank)
         for column in lists
         if column.run_side in retrievers
-        for rank in range(1, min(displayed, column.depth) + 1)
+        for rank in range(1, min(shown_count, column.depth) + 1)
     }
     if not offered:
         return

@@ -123,10 +123,10 @@ def _keep_upload(open_study: Study, upload: Any) -> tuple[Path | None, list[File
     return path, found, "" if found else reason
 
 
-def _import_form(open_study: Study, path: Path, found: list[FileReading]) -> None:
+def _import_form(open_study: Study, path: Path, readings: list[FileReading]) -> None:
     """Show the first rows of the file, the choice of what kind of data it is, and the button that starts the import."""
     columns = st.columns([4, 2, 3, 3], vertical_alignment="bottom")
-    kinds = {each.kind: f"{TITLES[each.kind]} · {each.what}" for each in found}
+    kinds = {each.kind: f"{TITLES[each.kind]} · {each.what}" for each in readings}
     kind = columns[0].selectbox(
         "This file holds", list(kinds), format_func=kinds.__getitem__, key=f"file-kind-{path.name}"
     )

@@ -11,7 +11,7 @@ import streamlit as st
 
 from blindspot.app import hidden_questions, study, url, who
 from blindspot.app.components.message import show_last_message, try_action
-from blindspot.app.desk import desk
+from blindspot.app.judging_stores import judging_stores
 from blindspot.app.markup import Html, div, join, link, show, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.training_sets.gold_checks import (
@@ -34,9 +34,9 @@ def gold_sentences(open_study: Study, populations: Sequence[str]) -> list[str]:
     """Return what the checks of these runs or training sets say; empty for people who must not see others' labels."""
     if not hidden_questions.may_use_labels(open_study):
         return []
-    last = desk(open_study).labels.last_event
+    last = judging_stores(open_study).labels.last_event
     return _sentences(
-        open_study, str(open_study.folder), tuple(populations), last, len(desk(open_study).queue.batches())
+        open_study, str(open_study.folder), tuple(populations), last, len(judging_stores(open_study).queue.batches())
     )
 
 
@@ -75,7 +75,7 @@ def _button_label(check: GoldCheck) -> str:
 
 
 def _draw(open_study: Study, check: GoldCheck) -> Html:
-    taken = {batch.name for batch in desk(open_study).queue.batches()}
+    taken = {batch.name for batch in judging_stores(open_study).queue.batches()}
     stem = f"{check.of[:40]}-{check.population}"
     batch = next(name for n in range(1, 10_000) if (name := f"{stem}-{n}") not in taken)
     made = queue_gold_check(

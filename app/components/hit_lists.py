@@ -10,7 +10,7 @@ import numpy as np
 
 from blindspot.app.components.judge_marks import JudgeMark
 from blindspot.app.components.marks import answer_badge, gold_badge, letter
-from blindspot.app.components.read_answer import ReadAnswer, framed, read_badge
+from blindspot.app.components.read_answer import ReadAnswer, frame_answer, read_badge
 from blindspot.app.markup import Html, div, join, span, tag, text
 from blindspot.backend.text.answers import answer_spans, has_answer, query_spans, rule_for
 from blindspot.backend.text.spans import Span, excerpt, split_at_spans
@@ -58,7 +58,7 @@ def side_by_side(
     question: Question,
     passages: dict[int, Passage],
     gold: Sequence[int],
-    displayed: int,
+    shown_count: int,
     rule: str,
     judged: Mapping[int, JudgeMark] | None = None,
 ) -> Html:
@@ -67,24 +67,24 @@ def side_by_side(
     Args:
         passages: ordinal to passage, for all shown passages and all of `gold`.
         gold: ordinals of the gold passages.
-        displayed: number of hits to show of each list.
+        shown_count: number of hits to show of each list.
         judged: ordinal to what a judge says of the passage.
     """
     marked = {ordinal: _Marked.from_passage(passage, question, rule) for ordinal, passage in passages.items()}
     known = _Badges(frozenset(gold), judged or {})
     columns = [
-        _column(column, [each for each in lists if each is not column], marked, known, displayed) for column in lists
+        _column(column, [each for each in lists if each is not column], marked, known, shown_count) for column in lists
     ]
     if len(columns) == 2:
         columns.insert(1, div(cls="gutter", aria_hidden="true"))
     return div(*columns, cls="lists single" if len(lists) == 1 else "lists" if len(lists) == 2 else "lists many")
 
 
-def rows_to_show(lists: Sequence[HitList], gold: Sequence[int], displayed: int) -> list[int]:
+def rows_to_show(lists: Sequence[HitList], gold: Sequence[int], shown_count: int) -> list[int]:
     """Return the rows of the passages that `side_by_side` needs."""
     read = [column.reader_answer.ordinal for column in lists if column.reader_answer is not None]
     return list(
-        dict.fromkeys([*gold, *read, *(int(ordinal) for column in lists for ordinal in column.ordinals[:displayed])])
+        dict.fromkeys([*gold, *read, *(int(ordinal) for column in lists for ordinal in column.ordinals[:shown_count])])
     )
 
 
@@ -97,18 +97,18 @@ class _Badges:
 
 
 def _column(
-    column: HitList, other_lists: Sequence[HitList], highlighted: dict[int, _Marked], badges: _Badges, displayed: int
+    column: HitList, other_lists: Sequence[HitList], highlighted: dict[int, _Marked], badges: _Badges, shown_count: int
 ) -> Html:
     cards = [
-        _card(column, other_lists, rank, highlighted, badges, displayed)
-        for rank in range(1, min(displayed, column.depth) + 1)
+        _card(column, other_lists, rank, highlighted, badges, shown_count)
+        for rank in range(1, min(shown_count, column.depth) + 1)
     ]
     apart = badges.gold | ({column.reader_answer.ordinal} if column.reader_answer is not None else set())
-    deeper = sorted(rank for ordinal in apart if (rank := column.rank_of(ordinal)) is not None and rank > displayed)
-    for before, rank in pairwise([min(displayed, column.depth), *deeper]):
+    deeper = sorted(rank for ordinal in apart if (rank := column.rank_of(ordinal)) is not None and rank > shown_count)
+    for before, rank in pairwise([min(shown_count, column.depth), *deeper]):
         if rank > before + 1:
             cards.append(div(f"{rank - before - 1} more", cls="between"))
-        cards.append(_card(column, other_lists, rank, highlighted, badges, displayed))
+        cards.append(_card(column, other_lists, rank, highlighted, badges, shown_count))
     head = tag("h2", letter(column.run_side), " ", span(column.name, cls="name"), span(column.note, cls="note"))
     if not cards:
         cards = [div("No hits.", cls="notice")]
@@ -129,7 +129,7 @@ def _card(
     rank: int,
     highlighted: dict[int, _Marked],
     known: _Badges,
-    displayed: int,
+    shown_count: int,
 ) -> Html:
     ordinal = int(column.ordinals[rank - 1])
     gold, mark = known.gold, known.judged.get(ordinal)
@@ -141,7 +141,7 @@ def _card(
     badges += [gold_badge()] if ordinal in gold else []
     badges += [mark.badge()] if mark is not None else []
     badges += [read_badge(read)] if read is not None else []
-    badges += [_rank_in_other_list(other, ordinal, displayed, ordinal in gold) for other in other_lists]
+    badges += [_rank_in_other_list(other, ordinal, shown_count, ordinal in gold) for other in other_lists]
     classes = " ".join(
         filter(None, ("hit", "answers" if found.holds_answer else "", "gold" if ordinal in gold else ""))
     )
@@ -167,7 +167,7 @@ def _card(
     )
 
 
-def _rank_in_other_list(other_list: HitList, ordinal: int, displayed: int, is_gold: bool) -> Html:
+def _rank_in_other_list(other_list: HitList, ordinal: int, shown_count: int, is_gold: bool) -> Html:
     """The passage's rank in the other list, as a link to the passage if that list shows it."""
     rank = other_list.rank_of(ordinal)
     if rank is None:
@@ -178,7 +178,7 @@ def _rank_in_other_list(other_list: HitList, ordinal: int, displayed: int, is_go
             title=f"not among the {other_list.depth} of {other_list.name}",
         )
     where = f"rank {rank} in {other_list.name}"
-    if rank <= displayed or is_gold:
+    if rank <= shown_count or is_gold:
         return tag(
             "a",
             letter(other_list.run_side),
@@ -243,7 +243,7 @@ class _Marked:
             highlighted_text(whole, *ends, self.answers, self.word_spans)
             for ends in ((low, reader_span[0]), reader_span, (reader_span[1], high))
         )
-        return join(before, framed(inside), after)
+        return join(before, frame_answer(inside), after)
 
 
 def highlighted_text(whole: str, low: int, high: int, answers: Sequence[Span], word_spans: Sequence[Span]) -> Html:

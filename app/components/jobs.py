@@ -32,10 +32,10 @@ _STARTED = "jobs-started"  # (kind, name of the part that the job makes) of this
 
 def is_unfinished(study: Study, request: JobRequest) -> bool:
     """Return whether the same job with the same arguments is waiting or running."""
-    return any(job.unfinished for job in _same(study, request))
+    return any(job.unfinished for job in _same_requests(study, request))
 
 
-def _same(study: Study, request: JobRequest) -> list[Job]:
+def _same_requests(study: Study, request: JobRequest) -> list[Job]:
     """The recent jobs with the same kind and arguments, newest first."""
     of_request = (request.kind.kind, request.arguments)
     return [job for job in jobs.recent(study, JOBS_CONSIDERED) if (job.kind, job.arguments) == of_request]
@@ -46,7 +46,7 @@ def followed_button(study: Study, request: JobRequest, key: str, words: str) -> 
     ends. Use this on pages that have no panel of jobs.
     """
     start_button(study, request, key, words)
-    same = _same(study, request)
+    same = _same_requests(study, request)
     if any(job.unfinished for job in same):
         st.fragment(_follow, run_every=1.0)(study, request)
     elif same and same[0].state == "failed":
@@ -55,7 +55,7 @@ def followed_button(study: Study, request: JobRequest, key: str, words: str) -> 
 
 def _follow(study: Study, request: JobRequest) -> None:
     """Show the progress of a job. When the job ends, rerun the whole page."""
-    unfinished = [job for job in _same(study, request) if job.unfinished]
+    unfinished = [job for job in _same_requests(study, request) if job.unfinished]
     if not unfinished:
         st.rerun()
     show(_progress(unfinished[0], jobs.seconds_since_cancelled(study, unfinished[0].id) is not None))

@@ -11,7 +11,7 @@ from blindspot.app import hidden_questions, url
 from blindspot.app.audit_words import success_lines
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import letter, methods_note, percent, percentage
-from blindspot.app.desk import desk
+from blindspot.app.judging_stores import judging_stores
 from blindspot.app.markup import Html, join, link, row, table, table_head, tag, term
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.relevance import Kind
@@ -36,7 +36,7 @@ def judged_table(study: Study, names: tuple[str, str], k: int, relevance: Kind, 
     """
     if any(hidden_questions.any_hidden(study, study.run(name).question_ids) for name in names):
         return Html("")
-    last = desk(study).labels.last_event
+    last = judging_stores(study).labels.last_event
     if not last:
         return Html("")
     rows, sampled, counts = [], [], False
@@ -86,9 +86,11 @@ def _sampled_sentences(
     relevance: Kind,
     rule: str,
     last_event: int,
-    scored: tuple[tuple[str, str], ...],
+    scored_judges: tuple[tuple[str, str], ...],
 ) -> list[str]:
-    """Success@k estimated from a random sample of questions, in words. `last_event` and `scored` serve as cache keys."""
+    """Success@k estimated from a random sample of questions, in words. `last_event` and `scored_judges` serve as cache
+    keys.
+    """
     measured = corrected_run(_study, _study.run(name), relevance, rule)
     found = (replace(each, todo="") for each in run_successes(_study, name, measured, [k]))  # the page has a button
     return [line for each in found for line in success_lines(_study, each)]

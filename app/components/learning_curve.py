@@ -16,7 +16,7 @@ from blindspot.app.components.marks import empty, methods_note, notice
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.training import tabs
 from blindspot.app.components.training.pairs import pair_rows
-from blindspot.app.desk import desk
+from blindspot.app.judging_stores import judging_stores
 from blindspot.app.markup import Html, div, join, link, row, show, span, table, table_head, tag, term
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
@@ -88,7 +88,10 @@ def _panel(open_study: Study, place: str) -> None:
         if place != "training":  # there, the first sentence and a table say it
             _forecast_sentence(open_study, is_short=True)
         with st.container(horizontal=True, vertical_alignment="center"):
-            has_labels, has_forecast = desk(open_study).labels.last_event > 0, stored_forecast(open_study) is not None
+            has_labels, has_forecast = (
+                judging_stores(open_study).labels.last_event > 0,
+                stored_forecast(open_study) is not None,
+            )
             is_tab = place == "training" and has_labels
             _forecast_button(open_study, place, primary=is_tab and not has_forecast)
             _button(open_study, lacking, place, primary=is_tab and has_forecast and not points)
@@ -128,9 +131,9 @@ def _forecast_button(open_study: Study, place: str, primary: bool = False) -> No
         )
 
 
-def _own_part(open_study: Study, name: str, key: str, asked: bool) -> None:
+def _own_part(open_study: Study, name: str, key: str, is_requested: bool) -> None:
     """What the person's own labels changed, computed when asked for. key: of the lines in the session."""
-    if asked:
+    if is_requested:
         with st.spinner("Learning with and without your labels …"):
             st.session_state[key] = own_effect(open_study, name).lines()
     if lines := st.session_state.get(key):
@@ -382,14 +385,14 @@ def _base_words(open_study: Study) -> str:
     return f"Without labels {run} has a Success@1 of {_share_text(alone)} on {quantity(alone.n, 'question')}."
 
 
-def _lacking_words(open_study: Study, found: UseForecast) -> Html:
+def _lacking_words(open_study: Study, forecast: UseForecast) -> Html:
     """Say what a forecast lacks, with a link to the gold check of the training set in place of its command."""
-    if not found.command or not study.parts(open_study, "training_sets"):
-        return join(found.lacking)
-    return join(found.lacking, ": ", link("check the gold of a training set", tabs.address("set")))
+    if not forecast.command or not study.parts(open_study, "training_sets"):
+        return join(forecast.lacking)
+    return join(forecast.lacking, ": ", link("check the gold of a training set", tabs.address("set")))
 
 
-def _forecast_table(open_study: Study, found: LabelForecast) -> Html:
+def _forecast_table(open_study: Study, forecast: LabelForecast) -> Html:
     """What the next labels are expected to change, for each use of labels."""
     rows = [
         row(
@@ -401,7 +404,7 @@ def _forecast_table(open_study: Study, found: LabelForecast) -> Html:
         )
         if each.expected
         else row(tag("td", _lacking_words(open_study, each), colspan=len(LABELS), cls="left soft"), head=each.title)
-        for each in found.uses
+        for each in forecast.uses
     ]
     heads = (
         tag("th", f"{number} more", scope="col", cls=cls) for number, cls in zip(LABELS, FORECAST_CLASSES, strict=True)

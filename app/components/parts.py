@@ -10,6 +10,7 @@ import streamlit as st
 
 from blindspot.app import hidden_questions, who
 from blindspot.app.components.marks import notice
+from blindspot.app.components.message import has_message, show_last_message, try_action
 from blindspot.app.markup import Html, join, show, span, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import quantity
@@ -17,9 +18,6 @@ from blindspot.backend.upkeep import parts
 from blindspot.backend.upkeep.dependents import dependents
 from blindspot.backend.upkeep.downloads import download, formats
 from blindspot.db.descriptions import Description, Descriptions
-from blindspot.db.errors import BlindspotError
-
-_SAID, _REFUSED = "parts-said", "parts-refused"
 
 
 def descriptions(study: Study, kind: str) -> dict[str, Description]:
@@ -27,7 +25,7 @@ def descriptions(study: Study, kind: str) -> dict[str, Description]:
     return Descriptions(study.labels_path).of_kind(kind)
 
 
-def described(name: object, description: Description | None) -> Html:
+def name_with_description(name: object, description: Description | None) -> Html:
     """Return a name with its keywords; its description is the tooltip."""
     if description is None:
         return join(name)
@@ -44,17 +42,12 @@ def parts_panel(
         further_form: Shows what else a lead may do with them.
     """
     may_manage, may_export = who.may(study.labels_path, parts.ACTION), who.may(study.labels_path, "export")
-    said = st.session_state.pop(f"{_SAID}-{kind}", None)
     if not names or not (may_manage or may_export):
         return
     words = parts.kind_words(kind, 2) if len(names) > 1 else names[0]
     title = f"Download, describe, rename or delete {words}" if can_download else f"Describe, rename or delete {words}"
-    with st.expander(title, expanded=said is not None):
-        with st.container():  # always there, so that a line in it moves no field below
-            if said:
-                show(notice(said))
-            if refused := st.session_state.pop(f"{_REFUSED}-{kind}", None):
-                show(notice(refused, kind="error"))
+    with st.expander(title, expanded=has_message(f"parts-{kind}")):
+        show_last_message(f"parts-{kind}")
         left, right = st.columns([3, 4], vertical_alignment="bottom")
         name = names[0]
         if len(names) > 1:
@@ -140,10 +133,10 @@ def _rename_or_delete(study: Study, kind: str, name: str) -> None:
 
 def _apply_change(study: Study, kind: str, change: Callable[[str | None], object], message: str) -> None:
     """Make a change as the signed-in person, and show the page again with the result."""
-    try:
+
+    def work() -> str:
         change(who.acting_name(study.labels_path))
-        st.session_state[f"{_SAID}-{kind}"] = message
-    except BlindspotError as error:
-        st.session_state[f"{_REFUSED}-{kind}"] = str(error)
-        st.session_state[f"{_SAID}-{kind}"] = ""
+        return message
+
+    try_action(work, f"parts-{kind}")
     st.rerun()

@@ -19,7 +19,7 @@ from streamlit.delta_generator import DeltaGenerator
 from blindspot.app import checks, study, url, who
 from blindspot.app.components.check.rules_panel import RULE_STEP
 from blindspot.app.components.training import tabs
-from blindspot.app.desk import desk
+from blindspot.app.judging_stores import judging_stores
 from blindspot.app.markup import Html, link, show, span, tag
 from blindspot.backend.checking.jobs import cleaned_file
 from blindspot.backend.core.made_from import is_check
@@ -95,15 +95,15 @@ def lead_to(following: NextStep | None) -> None:
     _show_next(_place_of_next.get() or [], following)
 
 
-def _show_next(unfilled: list[DeltaGenerator], following: NextStep | None) -> None:
+def _show_next(is_outlined: list[DeltaGenerator], following: NextStep | None) -> None:
     """Show a next step in its place, unless another is there."""
-    if following is not None and unfilled:
+    if following is not None and is_outlined:
         words = f"Next: {following.label[:1].lower()}{following.label[1:]}"
-        with unfilled.pop():
+        with is_outlined.pop():
             show(link(span(words), href(following), cls="next", data_key=">", title="Key: >"))
 
 
-def next_step(stops: Sequence[Stop], current_stop: int, page: str, has_end: bool = False) -> NextStep | None:
+def next_step(steps: Sequence[Stop], current_stop: int, page: str, has_end: bool = False) -> NextStep | None:
     """Return the step after this one that can be done now. Without one, return this step if another page has it, or
     else the nearest step before it that is not done. None on Home and Check, which name it themselves, and where the
     page itself has what can be done now.
@@ -114,15 +114,15 @@ def next_step(stops: Sequence[Stop], current_stop: int, page: str, has_end: bool
     if page in ("Home", "Check"):
         return None
     if current_stop == CHANGE:
-        return stops[JUDGE].next
-    later = next((stop.next for stop in stops[current_stop + 1 :] if stop.next is not None), None)
+        return steps[JUDGE].next
+    later = next((stop.next for stop in steps[current_stop + 1 :] if stop.next is not None), None)
     if later is not None or has_end or current_stop < 0:
         return later
-    current = stops[current_stop]
+    current = steps[current_stop]
     if current.next is not None and not current.is_done:
         return None if _is_shown(current.next, page) else current.next
     return next(
-        (stop.next for stop in reversed(stops[:current_stop]) if stop.next is not None and not stop.is_done), None
+        (stop.next for stop in reversed(steps[:current_stop]) if stop.next is not None and not stop.is_done), None
     )
 
 
@@ -155,16 +155,16 @@ def _stop_item(number: int, stop_count: int, stop: Stop, is_here: bool) -> Html:
     )
 
 
-def _current_stop(open_study: Study, stops: Sequence[Stop], page: str) -> int:
+def _current_stop(open_study: Study, steps: Sequence[Stop], page: str) -> int:
     """Return the step of a page; -1 if it belongs to none."""
-    if page == "Check" and (url.value("step") or (is_check(open_study) and stops[JUDGE_A_FILE].is_done)):
+    if page == "Check" and (url.value("step") or (is_check(open_study) and steps[JUDGE_A_FILE].is_done)):
         return 2
     runs = study.shown_runs(open_study)
     if page == "Compare" and {runs[each].get("retriever") for each in _pair(runs)} & set(study.models(open_study)):
         return CHANGE
     if page == "Training" and tabs.current() == "models":
         return 4
-    return next((number for number, stop in enumerate(stops) if page in stop.pages), -1)
+    return next((number for number, stop in enumerate(steps) if page in stop.pages), -1)
 
 
 def _pair(runs: Mapping[str, dict]) -> tuple[str, str]:
@@ -186,7 +186,9 @@ def _stops(open_study: Study, page: str, person: Person | None) -> list[Stop]:
         st.session_state[_VIEWED] = True
     name = "" if person is None else person.name
     judged, anyone_judged = open_study.labels.has_labelled(name)
-    has_viewed = judged or _VIEWED in st.session_state or (bool(name) and desk(open_study).tags.has_tagged(name))
+    has_viewed = (
+        judged or _VIEWED in st.session_state or (bool(name) and judging_stores(open_study).tags.has_tagged(name))
+    )
     state = PathState(
         open_study,
         runs,

@@ -36,7 +36,8 @@ def question_head(question: Question, frequency_source: str | None, with_answers
     if question.bucket is not None:
         facts.append(
             _fact(
-                term("bucket", "Official frequency bucket of the set: 0 most frequent, 7 rarest"), f"{question.bucket}"
+                term("frequency group", "Official frequency bucket of the set: 0 most frequent, 7 rarest"),
+                f"{question.bucket}",
             )
         )
     facts.append(_fact("set", set_label(question.dataset, question.split)))

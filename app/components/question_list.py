@@ -46,7 +46,7 @@ def question_table(comparison: Comparison, selection: Selection, rows: np.ndarra
 def _table_head(selection: Selection) -> Html:
     now, falling = selection.order
 
-    def sort_heading(key: str, label: object, explained: str, cls: str = "") -> Html:
+    def sort_heading(key: str, label: object, explanation: str, cls: str = "") -> Html:
         chosen = now == key
         arrow = span(" ↓" if falling else " ↑", cls="arrow") if chosen else ""
         return tag(
@@ -55,7 +55,7 @@ def _table_head(selection: Selection) -> Html:
                 join(label, arrow),
                 selection.on_compare(sort=selection.toggled(key)),
                 data_focus=f"sort-{key}",
-                title=explained,
+                title=explanation,
             ),
             aria_sort=("descending" if falling else "ascending") if chosen else None,
             scope="col",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blindspot.app import url
-from blindspot.app.desk import desk
+from blindspot.app.judging_stores import judging_stores
 from blindspot.app.markup import Html, div, link, span, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import quantity
@@ -12,7 +12,7 @@ from blindspot.db.people import Person
 
 def queue_card(study: Study, person: Person | None, runs: int) -> Html:
     """The panel; empty while the study has no batch and no run from which a batch could be built."""
-    stores = desk(study)
+    stores = judging_stores(study)
     batches = [batch for batch in stores.queue.batches() if batch.state == "open"]
     if not batches and not runs:
         return Html("")
@@ -34,8 +34,8 @@ def queue_card(study: Study, person: Person | None, runs: int) -> Html:
     return div(div(tag("h2", "Judging"), button, cls="list-head"), *lines, cls="panel")
 
 
-def _batch_line(name: str, judged: int, questions: int, practice: bool) -> Html:
-    share = judged / questions if questions else 0.0
-    state = "practice" if practice else f"{judged:,} of {quantity(questions, 'question')} done"
+def _batch_line(name: str, judged_count: int, questions: int, practice: bool) -> Html:
+    share = judged_count / questions if questions else 0.0
+    state = "practice" if practice else f"{judged_count:,} of {quantity(questions, 'question')} done"
     bar = "" if practice else div(span(style=f"width:{100 * share:.1f}%"), cls="progress")
     return div(div(span(name, cls="job-name"), span(state, cls="soft"), cls="job-line"), bar, cls="job")

@@ -75,7 +75,7 @@ def read_badge(answer: ReadAnswer) -> Html:
     )
 
 
-def framed(content: Html) -> Html:
+def frame_answer(content: Html) -> Html:
     """Mark the reader's answer in its passage with a frame."""
     return tag("mark", content, cls="read", title="the reader's answer")
 
@@ -128,5 +128,10 @@ def _answer_line(run_side: str, read: ReadAnswer, question: Question, passage: P
         cls="scores",
     )
     return div(
-        letter(run_side), f" {read.reader} reads in the first {read.k}: ", framed(join(answer)), " ", verdict, scores
+        letter(run_side),
+        f" {read.reader} reads in the first {read.k}: ",
+        frame_answer(join(answer)),
+        " ",
+        verdict,
+        scores,
     )

@@ -144,8 +144,8 @@ def _by_k(
 ) -> Html:
     rows = {side: np.array([each.row_of[id] for id in each.row_of if id in ids]) for side, each in readings.items()}
 
-    def best_k_class(at: int) -> str | None:
-        return "chosen" if at == k else None
+    def best_k_class(cutoff: int) -> str | None:
+        return "chosen" if cutoff == k else None
 
     def table_row(name: object, cells: list[Html], cls: str | None = None) -> Html:
         shown = [tag("td", cell, cls=best_k_class(at)) for at, cell in zip(ks, cells, strict=True)]

@@ -92,11 +92,11 @@ def _summary_row(
     values: Values,
     runs: Sequence[str],
     table: RelationTable,
-    paired: PairedFigures | None,
+    paired_figures: PairedFigures | None,
 ) -> Html:
     cells = [_estimate_cell(values[run][k], k, table, inline=True) for run in runs for k in table.ks]
     if table.differences:
-        cells.insert(0, tag("td", gain(paired.difference) if paired else ""))
+        cells.insert(0, tag("td", gain(paired_figures.difference) if paired_figures else ""))
     return tag(
         "tr",
         tag("th", term(name, explanation), scope="row"),

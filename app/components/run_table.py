@@ -10,7 +10,7 @@ from blindspot.app import study, url, who
 from blindspot.app.components.compare_tables import measure_heads, run_figures, scrolling
 from blindspot.app.components.marks import INTERVAL, letter, methods_note, notice
 from blindspot.app.components.marks import SUCCESS as SUCCESS_HELP
-from blindspot.app.components.parts import described, descriptions
+from blindspot.app.components.parts import descriptions, name_with_description
 from blindspot.app.components.relations_tables import choices
 from blindspot.app.markup import Html, div, join, link, row, show, span, table, table_head, tag, term
 from blindspot.app.runs import convention, left_out, retriever_label, short_time
@@ -53,7 +53,7 @@ def run_tables(open_study: Study, runs: Mapping[str, dict]) -> Html:
         picks = tag("td", *(_side_link(side, name, a, b) for side in ("a", "b")), cls="picks")
         star = span("★ ", title="starred") if STAR in _keywords(about.get(name)) else ""
         cells = _cells(runs[name], found[name], measure)
-        return row(*cells, picks, head=join(star, described(name, about.get(name))))
+        return row(*cells, picks, head=join(star, name_with_description(name, about.get(name))))
 
     folds = []
     for place, (title, names) in enumerate(sets.items()):

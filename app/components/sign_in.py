@@ -8,11 +8,11 @@ import streamlit as st
 
 from blindspot.app import url, who
 from blindspot.app.components.marks import notice
+from blindspot.app.components.message import show_last_message, try_action
 from blindspot.app.markup import escape_markdown, link, show, tag
-from blindspot.db.errors import BlindspotError
 from blindspot.db.people import Person
 
-_NEW, _REFUSED = "sign-in-new", "sign-in-refused"
+_NEW = "sign-in-new"
 
 
 def sign_in(labels_path: Path, reason: str) -> None:
@@ -78,8 +78,7 @@ def _by_name(labels_path: Path) -> None:
             st.text_input("New name" if people else "Your name", key=_NEW, max_chars=64)
         with right:
             st.form_submit_button("Start", on_click=_say_new, args=(labels_path,), type="primary")
-    if refused := st.session_state.pop(_REFUSED, None):
-        show(notice(refused, kind="error"))
+    show_last_message("sign-in")
     if not people:
         show(tag("p", "The first person to sign in becomes the study's lead.", cls="soft"))
 
@@ -105,7 +104,4 @@ def _say_new(labels_path: Path) -> None:
 
 
 def _sign_in(labels_path: Path, name: str) -> None:
-    try:
-        who.sign_in_by_name(labels_path, name)
-    except BlindspotError as error:
-        st.session_state[_REFUSED] = str(error)
+    try_action(lambda: who.sign_in_by_name(labels_path, name), "sign-in")

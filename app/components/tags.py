@@ -13,7 +13,7 @@ from blindspot.app import hidden_questions, url, who
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import letter, percentage
 from blindspot.app.components.message import show_last_message, try_action
-from blindspot.app.desk import desk
+from blindspot.app.judging_stores import judging_stores
 from blindspot.app.markup import Html, div, join, link, row, show, span, table, table_head, tag
 from blindspot.app.selection import Selection
 from blindspot.backend.core.study import Study
@@ -35,7 +35,7 @@ def question_tags(open_study: Study, question: Question, person: Person | None, 
 def _question_tags(open_study: Study, question: Question, person: Person | None, selection: Selection) -> None:
     if who.sign_in_has_ended(open_study.labels_path):
         st.rerun()
-    everything = desk(open_study).tags.all_tags()
+    everything = judging_stores(open_study).tags.all_tags()
     given = [each for each in everything if each.question == question.id]
     if person is not None and person.is_allowed("tag questions"):
         known = [each.tag for each in count_tags(everything, hidden_questions.hidden_ids(open_study))]
@@ -87,10 +87,10 @@ def _store_tags(open_study: Study, question: str, run: str | None, key: str, old
     by = who.acting_name(open_study.labels_path)
     for word in now:
         if word not in old_tags:
-            desk(open_study).tags.add(word, [question], run, by)
+            judging_stores(open_study).tags.add(word, [question], run, by)
     for word in old_tags:
         if word not in now:
-            desk(open_study).tags.remove(word, question, run, by, own_only=True)
+            judging_stores(open_study).tags.remove(word, question, run, by, own_only=True)
 
 
 def _tag_list(open_study: Study, tags: list[QuestionTag], selection: Selection) -> Html:
@@ -120,7 +120,7 @@ def tags_panel(open_study: Study, facts: Facts, selection: Selection, opens: Cal
         opens: from an expression to the address of its slice.
     """
     hidden = hidden_questions.hidden_ids(open_study)
-    counts = desk(open_study).tags.counts(hidden)
+    counts = judging_stores(open_study).tags.counts(hidden)
     if not counts:
         return
     head = div(tag("h2", f"People's tags, Success@{selection.k}, %"), cls="list-head")
@@ -185,7 +185,7 @@ def _manage(open_study: Study, names: list[str]) -> None:
 def _edit_tags(open_study: Study, deletes: bool) -> str:
     """Rename, merge or delete the chosen tags; return what was done."""
     chosen, name = st.session_state["tags-chosen"], st.session_state["tags-name"].strip()
-    store = desk(open_study).tags
+    store = judging_stores(open_study).tags
     if not chosen or not (deletes or name):
         raise BadInput("Choose a tag." if not chosen else "Write the new name.")
     others = {each.tag.casefold() for each in store.counts()} - {word.casefold() for word in chosen}

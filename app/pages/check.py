@@ -62,10 +62,10 @@ def _checked_page(open_study: Study, check: Check, labels: Labelled) -> None:
         _rule_and_file(open_study, check, labels, written)
 
 
-def _rule_and_file(open_study: Study, check: Check, labels: Labelled, written: CleanedFile | None) -> None:
+def _rule_and_file(open_study: Study, check: Check, labels: Labelled, written_file: CleanedFile | None) -> None:
     curve = checks.rules(open_study)
     rules_panel(open_study, curve, check.file.path)
-    file_panel(open_study, labels, curve, written)
+    file_panel(open_study, labels, curve, written_file)
 
 
 def _no_check():

@@ -139,63 +139,63 @@ def page() -> None:
     _panels(opened, compared, chosen, kept)
 
 
-def _answer(runs: Mapping[str, dict], compared: Comparison, chosen: Selection, subset: np.ndarray) -> None:
+def _answer(runs: Mapping[str, dict], comparison: Comparison, selection: Selection, subset: np.ndarray) -> None:
     """Show which run is ahead, how sure that is, and what the comparison leaves out."""
     show(
-        tag("h1", headline(compared, chosen, subset)),
-        tag("p", significance_line(compared, chosen, subset), cls="under"),
-        div(_methods(runs, compared, chosen), causes_link(chosen), _slices_link(chosen), cls="action"),
-        *_warnings(compared, chosen),
-        choices_fold(f"{chosen.a} and {chosen.b}, k = {chosen.k}"),
+        tag("h1", headline(comparison, selection, subset)),
+        tag("p", significance_line(comparison, selection, subset), cls="under"),
+        div(_methods(runs, comparison, selection), causes_link(selection), _slices_link(selection), cls="action"),
+        *_warnings(comparison, selection),
+        choices_fold(f"{selection.a} and {selection.b}, k = {selection.k}"),
     )
 
 
-def _panels(open_study: Study, compared: Comparison, chosen: Selection, subset: np.ndarray) -> None:
+def _panels(open_study: Study, comparison: Comparison, chosen: Selection, subset: np.ndarray) -> None:
     """Show the parts below the accuracy tables: causes, labels, readers, groups and the questions."""
-    by = _grouping(compared)
+    by = _grouping(comparison)
     if not chosen.text:  # a slice cannot express the search
-        _downloads(open_study, chosen, compared, by)
-    causes_panel(compared, chosen, subset)
-    rows = selection.rows(compared, chosen, subset)
+        _downloads(open_study, chosen, comparison, by)
+    causes_panel(comparison, chosen, subset)
+    rows = selection.rows(comparison, chosen, subset)
     questions = div(
-        _questions_head(chosen, len(rows)), question_table(compared, chosen, rows), cls="panel", id="questions"
+        _questions_head(chosen, len(rows)), question_table(comparison, chosen, rows), cls="panel", id="questions"
     )
     if by is not None:
-        wider = selection.filtered(compared, replace(chosen, relation="", bucket=""))
+        wider = selection.filtered(comparison, replace(chosen, relation="", bucket=""))
         groups = div(
-            _groups_head(compared, chosen, by),
-            tag("p", sentence) if (sentence := no_group_differs(compared, chosen, wider, by)) else "",
-            scrolling(group_table(compared, chosen, wider, by)),
-            _few_questions_note(by, compared),
+            _groups_head(comparison, chosen, by),
+            tag("p", sentence) if (sentence := no_group_differs(comparison, chosen, wider, by)) else "",
+            scrolling(group_table(comparison, chosen, wider, by)),
+            _few_questions_note(by, comparison),
             cls="panel",
         )
         questions = div(groups, questions, cls="side-by-side halves")
-    show(questions, readings_panel(open_study, compared, chosen, subset, by))
-    relevance, rule = compared.run_a.kind, chosen.rule
+    show(questions, readings_panel(open_study, comparison, chosen, subset, by))
+    relevance, rule = comparison.run_a.kind, chosen.rule
     show(judged_table(open_study, (chosen.a, chosen.b), chosen.k, relevance, rule))
     _check(open_study, chosen, relevance)
 
 
-def _check(open_study: Study, chosen: Selection, relevance: Kind) -> None:
+def _check(open_study: Study, selection: Selection, relevance: Kind) -> None:
     """What people checked of these figures, and the batches by which they check more."""
     kinds: tuple[Population, ...] = ("misses", "hits")
-    sides = dict.fromkeys((chosen.a, chosen.b))
+    sides = dict.fromkeys((selection.a, selection.b))
     gold_panel(
-        open_study, [GoldCheck(kind, name, chosen.k, relevance, chosen.rule) for name in sides for kind in kinds]
+        open_study, [GoldCheck(kind, name, selection.k, relevance, selection.rule) for name in sides for kind in kinds]
     )
     offer_batch(
         open_study,
-        f"sample-{chosen.a[:24]}-{chosen.b[:24]}",
+        f"sample-{selection.a[:24]}-{selection.b[:24]}",
         list(sides),
         f"{SAMPLE} random questions",
         size=SAMPLE,
-        depth=chosen.k,
-        candidates=2 * chosen.k,
+        depth=selection.k,
+        candidates=2 * selection.k,
         mix=asdict(ArmShares(1.0, 0.0, 0.0)),
     )
 
 
-def _downloads(open_study: Study, chosen: Selection, compared: Comparison, grouping: Grouping | None) -> None:
+def _downloads(open_study: Study, selection: Selection, comparison: Comparison, grouping: Grouping | None) -> None:
     """Buttons that save the page's tables. The figures are those of `blindspot compare`."""
 
     # Now: Streamlit makes the file outside of the page's session.
@@ -203,59 +203,59 @@ def _downloads(open_study: Study, chosen: Selection, compared: Comparison, group
 
     def full_report() -> ComparisonReport:
         options = ComparisonOptions(
-            k=chosen.k,
+            k=selection.k,
             by=grouping,
-            relevance=compared.run_a.kind,
-            rule=chosen.rule,
-            slice=_slice(chosen),
-            measure=chosen.measure,
+            relevance=comparison.run_a.kind,
+            rule=selection.rule,
+            slice=_slice(selection),
+            measure=selection.measure,
         )
-        return compare_with(open_study, chosen.a, chosen.b, replace(options, hidden=hidden, evidence=evidence))
+        return compare_with(open_study, selection.a, selection.b, replace(options, hidden=hidden, evidence=evidence))
 
-    table_downloads(f"{chosen.a}-{chosen.b}", lambda: full_report().as_latex(), lambda: full_report().as_csv())
+    table_downloads(f"{selection.a}-{selection.b}", lambda: full_report().as_latex(), lambda: full_report().as_csv())
 
 
-def _slice(chosen: Selection) -> str:
+def _slice(selection: Selection) -> str:
     """Return all filters of the page as one slice."""
-    filters = (("relation", chosen.relation), ("set", chosen.set), ("group", chosen.bucket))
-    return join_expressions([chosen.slice, *(write_condition(name, value) for name, value in filters if value)])
+    filters = (("relation", selection.relation), ("set", selection.set), ("group", selection.bucket))
+    return join_expressions([selection.slice, *(write_condition(name, value) for name, value in filters if value)])
 
 
-def _readable_slice(compared: Comparison, chosen: Selection) -> Selection:
+def _readable_slice(comparison: Comparison, selection: Selection) -> Selection:
     """Return the selection. If its slice is invalid, show an error line and return the selection without the slice."""
     try:
-        Facts(compared, chosen.k).mask(chosen.slice)
+        Facts(comparison, selection.k).mask(selection.slice)
     except BlindspotError as error:
         show(
             notice(
                 f"{error}. The invalid slice is ignored. ",
-                link("Slices", url.href("slices", chosen.parameters())),
+                link("Slices", url.href("slices", selection.parameters())),
                 " explains the syntax.",
                 kind="error",
             )
         )
-        return replace(chosen, slice="")
-    return chosen
+        return replace(selection, slice="")
+    return selection
 
 
-def _methods(runs: Mapping[str, dict], compared: Comparison, chosen: Selection) -> Html:
+def _methods(runs: Mapping[str, dict], comparison: Comparison, selection: Selection) -> Html:
     """The number of questions, the relevance rule, the test and its limitations, and the cost of the retrievers."""
     return methods_note(
-        f"{compared.units.count_words()}. {convention(compared.run_a.kind, chosen.rule)} ",
-        limits_sentence(compared.run_a.kind, chosen.rule),
+        f"{comparison.units.count_words()}. {convention(comparison.run_a.kind, selection.rule)} ",
+        limits_sentence(comparison.run_a.kind, selection.rule),
         " Statistical test: ",
-        method(compared.units.name, measure=MEASURES.get(chosen.measure)),
-        _retrievers(runs, chosen),
+        method(comparison.units.name, measure=MEASURES.get(selection.measure)),
+        _retrievers(runs, selection),
     )
 
 
-def _slices_link(chosen: Selection) -> Html:
-    return link("Which slices explain the difference?", url.href(url.SLICES, chosen.parameters(page=1)))
+def _slices_link(selection: Selection) -> Html:
+    return link("Which slices explain the difference?", url.href(url.SLICES, selection.parameters(page=1)))
 
 
-def _grouping(compared: Comparison) -> Grouping | None:
+def _grouping(comparison: Comparison) -> Grouping | None:
     """Return the grouping of the table, "relation" or "bucket"; None if the questions have neither."""
-    related, known = bool(np.any(compared.relations != "")), bool(np.any(compared.buckets != UNKNOWN))
+    related, known = bool(np.any(comparison.relations != "")), bool(np.any(comparison.buckets != UNKNOWN))
     options: list[Grouping] = []
     if related:
         options.append("relation")
@@ -264,11 +264,11 @@ def _grouping(compared: Comparison) -> Grouping | None:
     return next((by for by in options if by == url.value("groups")), options[0]) if options else None
 
 
-def _groups_head(compared: Comparison, chosen: Selection, group_kind: str):
+def _groups_head(comparison: Comparison, selection: Selection, group_kind: str):
     links = [
         link(
             "By relation" if each == "relation" else "By frequency",
-            url.href(url.COMPARE, chosen.parameters(page=1) | {"groups": "" if each == "relation" else each}),
+            url.href(url.COMPARE, selection.parameters(page=1) | {"groups": "" if each == "relation" else each}),
             cls="here" if each == group_kind else None,
             data_focus=f"groups-{each}",
             aria_current="true" if each == group_kind else None,
@@ -277,13 +277,17 @@ def _groups_head(compared: Comparison, chosen: Selection, group_kind: str):
     ]
     runs = url.href(
         "relations",
-        {"runs": f"{chosen.a},{chosen.b}", "k": chosen.k, "view": "frequency" if group_kind == "bucket" else ""},
+        {
+            "runs": f"{selection.a},{selection.b}",
+            "k": selection.k,
+            "view": "frequency" if group_kind == "bucket" else "",
+        },
     )
     return div(span(*links, cls="choices"), link("Plot with more runs", runs, cls="quiet"), cls="list-head")
 
 
-def _few_questions_note(grouping: str, compared: Comparison):
-    units = noun_form(2, compared.units.name)
+def _few_questions_note(grouping: str, comparison: Comparison):
+    units = noun_form(2, comparison.units.name)
     words = f"p values are Holm-adjusted for the number of rows. Rows with fewer than {FEW} {units} are pale."
     if grouping == "bucket":
         source = study.current().questions.frequency_source or "none"
@@ -294,21 +298,21 @@ def _few_questions_note(grouping: str, compared: Comparison):
     return tag("p", words, cls="convention")
 
 
-def _k_picker(chosen: Selection, depth: int):
+def _k_picker(selection: Selection, depth: int):
     """A row of links that choose the cut-off k."""
     links = [
         link(
             f"{k}",
-            chosen.on_compare(k=k),
-            cls="here" if k == chosen.k else None,
+            selection.on_compare(k=k),
+            cls="here" if k == selection.k else None,
             data_focus=f"pick-k{k}",
-            aria_current="true" if k == chosen.k else None,
+            aria_current="true" if k == selection.k else None,
         )
-        for k in cut_offs(depth, chosen.k)
+        for k in cut_offs(depth, selection.k)
     ]
     swap = link(
         "Swap A and B",
-        chosen.on_compare(a=chosen.b, b=chosen.a, cell=SWAPPED.get(chosen.cell, chosen.cell)),
+        selection.on_compare(a=selection.b, b=selection.a, cell=SWAPPED.get(selection.cell, selection.cell)),
         cls="quiet",
         data_focus="swap",
     )
@@ -323,49 +327,51 @@ def _k_picker(chosen: Selection, depth: int):
 SWAPPED = {"only_a": "only_b", "only_b": "only_a"}
 
 
-def _warnings(compared: Comparison, chosen: Selection) -> list[Html]:
+def _warnings(comparison: Comparison, selection: Selection) -> list[Html]:
     """What the comparison leaves out, or why it has no questions."""
-    a, b = compared.run_a, compared.run_b
+    a, b = comparison.run_a, comparison.run_b
     if a.kind != b.kind:
         words = f"{a.name} can be measured only by {a.kind}, {b.name} only by {b.kind}. Choose relevance by gold passages, or choose other runs."
         return [notice(words, kind="warning")]
-    if not len(compared):
+    if not len(comparison):
         counts = (
             f"{a.name}: {quantity(len(a.questions), 'question')}; {b.name}: {quantity(len(b.questions), 'question')}"
         )
         words = f"No question of both {a.name} and {b.name} can be measured by {a.kind} ({counts})."
         return [notice(words, kind="warning")]
     warnings = []
-    if not len(compared) == len(a.questions) == len(b.questions):
+    if not len(comparison) == len(a.questions) == len(b.questions):
         warnings.append(
             f"The runs cover different questions ({a.name} {len(a.questions):,}, {b.name} {len(b.questions):,}): "
-            f"the comparison uses the {len(compared):,} they share."
+            f"the comparison uses the {len(comparison):,} they share."
         )
     if a.k != b.k:
-        warnings.append(f"{a.name} has {a.k} hits per question, {b.name} has {b.k}: the maximum k is {compared.depth}.")
-    if chosen.relevance != a.kind:
+        warnings.append(
+            f"{a.name} has {a.k} hits per question, {b.name} has {b.k}: the maximum k is {comparison.depth}."
+        )
+    if selection.relevance != a.kind:
         warnings.append("No question of these runs has known answers, so gold passages count as relevant.")
     warnings += [f"{name}: {line}" for name, line in ((m.name, left_out(m)) for m in (a, b)) if line]
     return [notice(line, kind="warning") for line in warnings]
 
 
-def _retrievers(runs: Mapping[str, dict], chosen: Selection) -> Html:
+def _retrievers(runs: Mapping[str, dict], selection: Selection) -> Html:
     """The retrievers of both runs, with the cost of one question and of the index."""
     sentences: list[Html | str] = []
-    for side, name in (("a", chosen.a), ("b", chosen.b)):
+    for side, name in (("a", selection.a), ("b", selection.b)):
         about = filter(None, (retriever_label(runs[name]), cost_label(runs[name])))
         sentences += [" " if sentences else "", letter(side), f" {', '.join(about)}."]
     return tag("p", *sentences, cls="convention")
 
 
-def _filters(compared: Comparison, chosen: Selection, further_runs: list[str]) -> None:
+def _filters(comparison: Comparison, selection: Selection, further_runs: list[str]) -> None:
     """Show the choices that are rarely needed behind a button, which names those that are set."""
     set_ones = {
-        "beside": chosen.more,
-        "relation": chosen.relation,
-        "set": chosen.set,
-        "search": chosen.text,
-        "measure": chosen.measure != SUCCESS.name,
+        "beside": selection.more,
+        "relation": selection.relation,
+        "set": selection.set,
+        "search": selection.text,
+        "measure": selection.measure != SUCCESS.name,
     }
     named = ", ".join(name for name, is_set in set_ones.items() if is_set)
     with st.popover(f"More: {named}" if named else "More filters", key="more-filters", width="stretch"):
@@ -374,7 +380,7 @@ def _filters(compared: Comparison, chosen: Selection, further_runs: list[str]) -
         url.select(
             "Relation",
             "relation",
-            ("", *sorted({relation for relation in compared.relations.tolist() if relation}, key=relation_label)),
+            ("", *sorted({relation for relation in comparison.relations.tolist() if relation}, key=relation_label)),
             "",
             forget=("page",),
             format_func=lambda relation: relation_label(relation) if relation else "all relations",
@@ -382,7 +388,7 @@ def _filters(compared: Comparison, chosen: Selection, further_runs: list[str]) -
         url.select(
             "Set",
             "set",
-            ("", *sorted(set(compared.sets.tolist()))),
+            ("", *sorted(set(comparison.sets.tolist()))),
             "",
             forget=("page",),
             format_func=lambda name: name or "all sets",
@@ -392,34 +398,38 @@ def _filters(compared: Comparison, chosen: Selection, further_runs: list[str]) -
         url.select(
             "Measure",
             "measure",
-            offered_measures(compared.run_a.kind),
+            offered_measures(comparison.run_a.kind),
             SUCCESS.name,
-            format_func=lambda name: MEASURES.get(name).title_at(chosen.k),
+            format_func=lambda name: MEASURES.get(name).title_at(selection.k),
             help="Measure of the tables and of the test. nDCG, MAP, Recall and R-precision need relevance by gold.",
         )
 
 
-def _scope(compared: Comparison, chosen: Selection, subset: np.ndarray):
+def _scope(comparison: Comparison, selection: Selection, subset: np.ndarray):
     if subset.all():
         return ""
-    some = compared.units.units_of_rows(subset)
+    some = comparison.units.units_of_rows(subset)
     return tag(
         "p",
-        f"These figures cover the {n_cell(len(some), some.count, some.name)} of {compared.units.count_words()} that match the filters. ",
-        join("Slice: ", tag("code", chosen.slice), " ") if chosen.slice else "",
-        f"Frequency group: {bucket_name(chosen.bucket)}. " if chosen.bucket else "",
-        link("Clear filters", chosen.on_compare(relation="", set="", bucket="", slice="", text="")),
+        f"These figures cover the {n_cell(len(some), some.count, some.name)} of {comparison.units.count_words()} that match the filters. ",
+        join("Slice: ", tag("code", selection.slice), " ") if selection.slice else "",
+        f"Frequency group: {bucket_name(selection.bucket)}. " if selection.bucket else "",
+        link("Clear filters", selection.on_compare(relation="", set="", bucket="", slice="", text="")),
         cls="convention",
     )
 
 
-def _questions_head(chosen: Selection, total: int):
+def _questions_head(selection: Selection, total: int):
     parts = [
-        tag("h2", CELL_NAMES[chosen.cell], span(f" in the top {chosen.k}" if chosen.cell != "all" else "", cls="soft"))
+        tag(
+            "h2",
+            CELL_NAMES[selection.cell],
+            span(f" in the top {selection.k}" if selection.cell != "all" else "", cls="soft"),
+        )
     ]
-    if chosen.cell != "all":
+    if selection.cell != "all":
         parts.append(
-            link("Show all questions", chosen.on_compare(cell="all", sort=""), cls="quiet", data_focus="all-cells")
+            link("Show all questions", selection.on_compare(cell="all", sort=""), cls="quiet", data_focus="all-cells")
         )
     return div(*parts, cls="list-head")
 

@@ -22,15 +22,15 @@ from blindspot.app.components.marks import notice
 from blindspot.app.components.plots import plot
 from blindspot.app.components.relations_tables import choices
 from blindspot.app.components.stylesheets import style_sheet
-from blindspot.app.desk import desk
 from blindspot.app.entry import enter
+from blindspot.app.judging_stores import judging_stores
 from blindspot.app.markup import join, link, show, tag
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.experiments import tables
 from blindspot.backend.experiments.cost import PlannedParts, cost_of_parts, next_without_training, planned_parts
 from blindspot.backend.experiments.hits import RunPart
-from blindspot.backend.experiments.papers import About, experiments
+from blindspot.backend.experiments.papers import ExperimentDescription, experiments
 from blindspot.backend.experiments.running import results, run_experiment
 from blindspot.backend.text.number_words import duration
 from blindspot.db.errors import BlindspotError
@@ -90,13 +90,15 @@ def _time_words(open_study: Study, planned: PlannedParts) -> str:
     return " (a few seconds)" if seconds < SHORT else f" (about {duration(seconds)})"
 
 
-def _experiment(open_study: Study, name: str, about: About, results: list[dict]) -> None:
+def _experiment(open_study: Study, name: str, description: ExperimentDescription, results: list[dict]) -> None:
     keys = [result["key"] for result in results]
     chosen = next((result for result in results if result["key"] == url.one_of("result", keys, keys[0])), None)
     source = join(
-        f"{about.asks} " if chosen else "", f"{about.paper}, {about.source}. ", link("All experiments", url.EXPERIMENTS)
+        f"{description.asks} " if chosen else "",
+        f"{description.paper}, {description.source}. ",
+        link("All experiments", url.EXPERIMENTS),
     )
-    show(tag("h1", finding(chosen) if chosen else about.asks), tag("p", source, cls="soft"))
+    show(tag("h1", finding(chosen) if chosen else description.asks), tag("p", source, cls="soft"))
     if chosen is not None:
         if len(results) > 1:
             show(
@@ -166,7 +168,7 @@ def _parts_key(open_study: Study) -> tuple[object, ...]:
     folders = [open_study.path(name) for name in ("runs", "indexes", "models", "training_sets")]
     folders += list(open_study.path("experiments", "parts").glob("*"))
     changed = tuple((folder.name, folder.stat().st_mtime_ns) for folder in folders if folder.is_dir())
-    return study.questions_key(open_study), desk(open_study).labels.last_event, changed
+    return study.questions_key(open_study), judging_stores(open_study).labels.last_event, changed
 
 
 def _result_label(result: dict) -> str:

@@ -12,10 +12,10 @@ from blindspot.app import checks, study, url, who
 from blindspot.app.components import jobs
 from blindspot.app.components.check.answer import answer
 from blindspot.app.components.check.log_panel import log_precision_sentence, precision_of
+from blindspot.app.components.contents_table import contents_table
 from blindspot.app.components.empty_page import with_study
 from blindspot.app.components.files import files_panel, is_empty
 from blindspot.app.components.findings import findings_panel
-from blindspot.app.components.holdings import holdings
 from blindspot.app.components.learning_curve import curve_panel
 from blindspot.app.components.parts import parts_panel
 from blindspot.app.components.path_bar import home_step
@@ -91,7 +91,7 @@ def _page(open_study: Study) -> None:
         if runs and "relations" in study.available_facts(open_study):
             unit_panel(open_study)
         with st.expander("Study contents"):
-            show(holdings(contents, is_checked and not study.with_answers(open_study)))
+            show(contents_table(contents, is_checked and not study.with_answers(open_study)))
         if not is_made and not is_working:
             jobs.panel(open_study, finished=True)
 

@@ -19,8 +19,8 @@ from blindspot.app.components.learning_curve import curve_panel
 from blindspot.app.components.marks import notice
 from blindspot.app.components.sign_in import confirm_sign_out, sign_in
 from blindspot.app.components.team.batches import new_batch_button
-from blindspot.app.desk import Desk, desk
 from blindspot.app.entry import enter
+from blindspot.app.judging_stores import JudgingStores, judging_stores
 from blindspot.app.markup import div, link, show
 from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
@@ -57,7 +57,7 @@ def page() -> None:
             about = "On this page annotators judge whether the top passages of runs answer their questions."
             show_empty_page(opened, "Nothing to judge yet", about)
         return
-    stores = desk(opened)
+    stores = judging_stores(opened)
     if url.value("adjudicate") and person.is_allowed("adjudicate"):
         st.fragment(_adjudicate)(opened, stores, person)
         show(div(link("Judge questions of batches", url.JUDGE, cls="quiet"), cls="foot"))
@@ -80,7 +80,7 @@ def page() -> None:
 
 
 @judging.keeps_component("judge")
-def _judge(open_study: Study, stores: Desk, person: Person) -> None:
+def _judge(open_study: Study, stores: JudgingStores, person: Person) -> None:
     judging.at_work(open_study, person)
     component = f"judge-{person.name}"
     leases = _leases(stores, person, judging.browser_value(component, "want", AHEAD))
@@ -151,12 +151,12 @@ def _progress(batch: str, mine: int, remaining: int) -> str:
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def _batches_open_to(_stores: Desk, name: str, *key: object) -> dict[str, int]:
+def _batches_open_to(_stores: JudgingStores, name: str, *key: object) -> dict[str, int]:
     """Return how many questions of each batch the person can still get. It is computed once for each finished question."""
     return _stores.queue.available_counts(name)
 
 
-def _opened_answer(stores: Desk, person: Person, request: Any) -> tuple[str, str] | None:
+def _opened_answer(stores: JudgingStores, person: Person, request: Any) -> tuple[str, str] | None:
     """Return the (batch, question) of an answered question that the browser asks for; None if it is not this person's
     question.
     """
@@ -166,7 +166,7 @@ def _opened_answer(stores: Desk, person: Person, request: Any) -> tuple[str, str
     return next((one for one in answered if card_key(*one) == request), None)
 
 
-def _leases(stores: Desk, person: Person, want: Any) -> list[Lease]:
+def _leases(stores: JudgingStores, person: Person, want: Any) -> list[Lease]:
     """Return the person's leases, after claiming as many questions as the browser asks for.
 
     The store is written only if leases are missing or about to expire.
@@ -181,7 +181,7 @@ def _leases(stores: Desk, person: Person, want: Any) -> list[Lease]:
 
 
 def _empty_state(
-    open_study: Study, stores: Desk, batches: list[Batch], person: Person, mine: Mapping[str, int]
+    open_study: Study, stores: JudgingStores, batches: list[Batch], person: Person, mine: Mapping[str, int]
 ) -> tuple[str, list[str]]:
     """Return the title and the lines of the empty state when there is nothing to judge."""
     if person.paused:
@@ -238,7 +238,7 @@ def _guidelines(open_study: Study) -> dict[str, Any]:
 
 
 @judging.keeps_component("adjudicate")
-def _adjudicate(open_study: Study, stores: Desk, person: Person) -> None:
+def _adjudicate(open_study: Study, stores: JudgingStores, person: Person) -> None:
     """Show the disputed passages, question by question; the question in the address comes first.
 
     A question that the adjudicator still has to judge is left out until she has judged it.
@@ -276,7 +276,7 @@ def _adjudicate(open_study: Study, stores: Desk, person: Person) -> None:
     )
 
 
-def _nothing_to_settle(stores: Desk, held_back: int) -> list[str]:
+def _nothing_to_settle(stores: JudgingStores, held_back: int) -> list[str]:
     """Say why there are no disagreements to settle.
 
     Args:

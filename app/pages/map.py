@@ -113,9 +113,9 @@ class Colouring(NamedTuple):
     k: int
 
 
-def _next_step(map: Map, state: Clusters, rows: Sequence[clusters.ClusterRow], coloured: Colouring) -> NextStep | None:
+def _next_step(map: Map, state: Clusters, rows: Sequence[clusters.ClusterRow], colouring: Colouring) -> NextStep | None:
     """Return the step to the missed questions of the cluster that the answer names, or of the open cluster."""
-    colour, run, other, k = coloured
+    colour, run, other, k = colouring
     if colour.name != "hit" or run is None:
         return None
     if (cluster := _open_cluster(state)) is not None:
@@ -130,9 +130,9 @@ def _next_step(map: Map, state: Clusters, rows: Sequence[clusters.ClusterRow], c
     return NextStep(words, url.MAP, parameters=parameters(map, cluster=worst.id + 1))
 
 
-def _answer(map: Map, rows: Sequence[clusters.ClusterRow], coloured: Colouring) -> None:
+def _answer(map: Map, rows: Sequence[clusters.ClusterRow], colouring: Colouring) -> None:
     """Show what the colours say, where they show hits and misses; else what is on the map."""
-    colour, run, other, k = coloured
+    colour, run, other, k = colouring
     if colour.name != "hit" or run is None:
         show(
             tag(
@@ -224,21 +224,23 @@ def _encoder_view(map: Map) -> int:
     return int(url.select("Placed by", "view", list(words), "0", format_func=words.__getitem__))
 
 
-def _open_cluster(state: Clusters) -> int | None:
+def _open_cluster(clusters: Clusters) -> int | None:
     number = url.number("cluster", 0, 0) - 1
-    return number if number in state.ids else None
+    return number if number in clusters.ids else None
 
 
-def _picture(map: Map, state: Clusters, coloured: Colouring, view: int, named: int | None) -> None:
+def _picture(map: Map, clusters: Clusters, colouring: Colouring, view: int, named: int | None) -> None:
     """Show the map and what is selected on it. named: the cluster that the page's answer names."""
-    shown, cluster = points(map), _open_cluster(state)
+    shown, cluster = points(map), _open_cluster(clusters)
     saved = saved_selection(map.study, url.value("selection")).points if url.value("selection") else None
     point = url.value("point")
     with st.container(key="map-body"):
         picture_column, right = st.columns([7, 3])
         with picture_column:
             with st.container(key="map-picture", height="stretch"):
-                _plot(map, shown, state, coloured, view, _ringed_points(map, shown, state, cluster, saved), named)
+                _plot(
+                    map, shown, clusters, colouring, view, _ringed_points(map, shown, clusters, cluster, saved), named
+                )
             show(warnings(map, len(selectable(len(map)))))
         with right:
             with st.container():
@@ -246,7 +248,7 @@ def _picture(map: Map, state: Clusters, coloured: Colouring, view: int, named: i
                     show(opened_point(map, shown, shown.number[point], view))
                 elif point:
                     show(notice("This point is not on this map. ", link("Close", address(map, point=None))))
-            _selection_panel(map, shown, state, cluster, saved, coloured, bool(point))
+            _selection_panel(map, shown, clusters, cluster, saved, colouring, bool(point))
 
 
 def _selection_panel(
@@ -254,18 +256,18 @@ def _selection_panel(
     points: MapPoints,
     state: Clusters,
     cluster: int | None,
-    saved: tuple[str, ...] | None,
-    coloured: Colouring,
+    saved_ids: tuple[str, ...] | None,
+    colouring: Colouring,
     reading: bool,
 ) -> None:
-    _, run, other, k = coloured
+    _, run, other, k = colouring
     ids = selection.selected_ids(map)
     if cluster is not None:
         clusters.opened_cluster(map, points, state, cluster, run, other, k)
-    elif saved is not None:
-        on_map = [id for id in saved if id in points.number]
-        if len(on_map) < len(saved):
-            show(notice(f"Not on this map: {quantity(len(saved) - len(on_map), 'point')} of this selection."))
+    elif saved_ids is not None:
+        on_map = [id for id in saved_ids if id in points.number]
+        if len(on_map) < len(saved_ids):
+            show(notice(f"Not on this map: {quantity(len(saved_ids) - len(on_map), 'point')} of this selection."))
         selection.panel(map, points, on_map, url.value("selection"), run, k)
     elif ids:
         selection.panel(map, points, ids, "Selection", run, k)
@@ -274,15 +276,15 @@ def _selection_panel(
 
 
 def _ringed_points(
-    map: Map, points: MapPoints, state: Clusters, cluster: int | None, saved: tuple[str, ...] | None
+    map: Map, points: MapPoints, clusters: Clusters, cluster: int | None, saved_ids: tuple[str, ...] | None
 ) -> frozenset[str]:
     """Return the points to mark with rings: the open cluster and the saved selection. The browser marks the open point
     itself.
     """
-    marked = set(saved or ())
+    marked = set(saved_ids or ())
     if cluster is not None:
         marked.update(
-            points.ids[map.shown_questions + place] for place in np.flatnonzero(state.labels == cluster).tolist()
+            points.ids[map.shown_questions + place] for place in np.flatnonzero(clusters.labels == cluster).tolist()
         )
     return frozenset(marked)
 
@@ -291,12 +293,12 @@ def _plot(
     map: Map,
     points: MapPoints,
     state: Clusters,
-    coloured: Colouring,
+    colouring: Colouring,
     view: int,
-    marked: frozenset[str],
+    marked_ids: frozenset[str],
     named: int | None,
 ) -> None:
-    colour, run, other, k = coloured
+    colour, run, other, k = colouring
 
     def values_of(name: str | None) -> list[str]:
         first, hits = (first_hits(map.study, name), map.study.run(name)) if name else (None, None)
@@ -317,7 +319,7 @@ def _plot(
             map,
             values,
             view,
-            marked,
+            marked_ids,
             points.titles,
             points.starts,
             points.ids,
@@ -339,16 +341,18 @@ def _plot(
         show(tag("p", "Questions are larger than passages. ", colour.note(run, k), cls="convention"))
 
 
-def _names_of_cells(map: Map, run: str, other: str) -> dict[str, str]:
+def _names_of_cells(map: Map, run: str, other_run: str) -> dict[str, str]:
     """Return the legend's words for the questions that both, one or neither of two runs find: what a training mended
     and broke, if the runs are of the map's first and second encoder.
     """
     about = opened_study.shown_runs(map.study)
-    trained = [about[name].get("retriever") for name in (run, other)] == list(map.encoders)
+    trained = [about[name].get("retriever") for name in (run, other_run)] == list(map.encoders)
     words = ("still found", "broken: only {a} finds", "fixed: only {b} finds", "still missed")
     plain = ("both find", "only {a} finds", "only {b} finds", "neither finds")
     cells = (BOTH, ONLY_FIRST, ONLY_SECOND, NEITHER)
-    return {cell: name.format(a=run, b=other) for cell, name in zip(cells, words if trained else plain, strict=True)}
+    return {
+        cell: name.format(a=run, b=other_run) for cell, name in zip(cells, words if trained else plain, strict=True)
+    }
 
 
 enter(page)

@@ -121,13 +121,13 @@ def _listed_question(open_study: Study) -> None:
     show(div(span(convention(compared.run_a.kind, rule), cls="soft"), cls="foot"))
 
 
-def _finding(compared: Comparison, question: Question) -> Html:
+def _finding(comparison: Comparison, question: Question) -> Html:
     """Say at what rank each of the two runs finds the question; empty if it is not measured."""
-    row = compared.rows.get(question.id)
+    row = comparison.rows.get(question.id)
     if row is None:
         return Html("")
-    sides = {compared.run_a.name: compared.first_ranks_a, compared.run_b.name: compared.first_ranks_b}
-    depths = {compared.run_a.name: compared.run_a.k, compared.run_b.name: compared.run_b.k}
+    sides = {comparison.run_a.name: comparison.first_ranks_a, comparison.run_b.name: comparison.first_ranks_b}
+    depths = {comparison.run_a.name: comparison.run_a.k, comparison.run_b.name: comparison.run_b.k}
     said = [
         f"{name} finds a relevant passage at rank {ranks[row]:,}"
         if ranks[row]
@@ -137,11 +137,11 @@ def _finding(compared: Comparison, question: Question) -> Html:
     return tag("p", "; ".join(said), ".", cls="answer-line")
 
 
-def _miss_reasons(open_study: Study, compared: Comparison, question: Question, rule: str, k: int) -> Html:
-    runs = [compared.run_a.name, compared.run_b.name]
+def _miss_reasons(open_study: Study, comparison: Comparison, question: Question, rule: str, k: int) -> Html:
+    runs = [comparison.run_a.name, comparison.run_b.name]
     if all(is_of_file(study.runs(open_study)[name]) for name in runs):  # no retriever missed anything
         return Html("")
-    causes = partial(causes_of_question, compared, question.id, k)
+    causes = partial(causes_of_question, comparison, question.id, k)
     return why_section(
         open_study, question, runs, rule, causes, partial(edits_part, open_study, question, runs, k, rule)
     )
@@ -153,35 +153,39 @@ def _ask_as_own(question: Question) -> dict[str, str]:
     return {"ask": question.text[: live.MAX_QUESTION], "expect": answers}
 
 
-def _clearest_question(open_study: Study, compared: Comparison, rows: np.ndarray) -> str:
+def _clearest_question(open_study: Study, comparison: Comparison, rows: np.ndarray) -> str:
     """Return the first question of the list whose first relevant passage mentions the question's subject, so that the
     answer in it is probably not there by chance.
     """
     for row in rows[:QUESTIONS_CONSIDERED].tolist():
-        question, a, b = compared.questions[row], int(compared.first_ranks_a[row]), int(compared.first_ranks_b[row])
+        question, a, b = (
+            comparison.questions[row],
+            int(comparison.first_ranks_a[row]),
+            int(comparison.first_ranks_b[row]),
+        )
         if not a and not b:
             continue
-        name, rank = (compared.run_a.name, a) if a and (not b or a <= b) else (compared.run_b.name, b)
+        name, rank = (comparison.run_a.name, a) if a and (not b or a <= b) else (comparison.run_b.name, b)
         hits = study.run_row(open_study, name, question.id)
         if hits is None:
             continue
         (passage,) = open_study.corpus.passages([int(hits.ordinals[0][rank - 1])])
         if mentions_subject(passage, question):
             return question.id
-    return compared.questions[int(rows[0])].id
+    return comparison.questions[int(rows[0])].id
 
 
 def _run_list(
-    open_study: Study, compared: Comparison, run_side: str, name: str, question: Question, reader: str, k: int
+    open_study: Study, comparison: Comparison, run_side: str, name: str, question: Question, reader: str, k: int
 ) -> HitList | None:
     hits = study.run_row(open_study, name, question.id)
     if hits is None:
         return None
     manifest = study.runs(open_study)[name]
-    row = compared.rows.get(question.id)
+    row = comparison.rows.get(question.id)
     note = retriever_label(manifest)
     if row is not None and run_side in "ab" and not is_of_file(manifest):
-        first = int((compared.first_ranks_a if run_side == "a" else compared.first_ranks_b)[row])
+        first = int((comparison.first_ranks_a if run_side == "a" else comparison.first_ranks_b)[row])
         note += f" · first relevant at rank {first}" if first else f" · none relevant in top {hits.k}"
     return HitList.from_hits(run_side, name, hits, note, read_answer(open_study, name, question, reader, k))
 
@@ -238,7 +242,7 @@ def _legend(columns: int, with_answers: bool) -> Html:
     return div(*parts, cls="legend")
 
 
-def _list_position(compared: Comparison, chosen: Selection, rows: np.ndarray, question_id: str) -> Html:
+def _list_position(comparison: Comparison, chosen: Selection, rows: np.ndarray, question_id: str) -> Html:
     """The position in the list ("12 of 505"), links to the neighbours, and a link back to the list."""
     words = [
         CELL_WORDS[chosen.cell].format(k=chosen.k),
@@ -247,16 +251,16 @@ def _list_position(compared: Comparison, chosen: Selection, rows: np.ndarray, qu
         f"“{chosen.text}”" if chosen.text else "",
     ]
     described = ", ".join(filter(None, words)) or "all questions"
-    places = np.flatnonzero(rows == compared.rows.get(question_id, -1))
+    places = np.flatnonzero(rows == comparison.rows.get(question_id, -1))
     page = int(places[0]) // selection.PER_PAGE + 1 if len(places) else 1
     address = f"{chosen.on_compare(page=page)}#row-{question_id}"
     back = link(described, address, cls="back", title="Back to the list", data_key="u")
     if not len(places):
-        first = link("first question", chosen.on_question(compared.questions[rows[0]].id)) if len(rows) else ""
+        first = link("first question", chosen.on_question(comparison.questions[rows[0]].id)) if len(rows) else ""
         return tag("nav", span("not in the list ", cls="soft"), back, " ", first, cls="trail", aria_label="Questions")
     at = int(places[0])
     start = max(at - TRAIL, 0)
-    around = [compared.questions[row].id for row in rows[start : at + TRAIL + 1]]
+    around = [comparison.questions[row].id for row in rows[start : at + TRAIL + 1]]
 
     def step(to: int, words: str, key: str) -> Html:
         if not 0 <= to < len(rows):
@@ -282,11 +286,16 @@ def _list_position(compared: Comparison, chosen: Selection, rows: np.ndarray, qu
     )
 
 
-def _more_lists(offered: list[str]) -> list[str]:
+def _more_lists(offered_lists: list[str]) -> list[str]:
     """Show the field that adds further lists beside A and B, and return the chosen ones."""
     most = len(SIDES) - 2
     return url.multiselect(
-        "Further lists", "more", offered, max_selections=most, placeholder="Add a list", label_visibility="collapsed"
+        "Further lists",
+        "more",
+        offered_lists,
+        max_selections=most,
+        placeholder="Add a list",
+        label_visibility="collapsed",
     )
 
 

@@ -214,11 +214,13 @@ def _frequency_curves(panel: Panel, k: int, measure: RankingMeasure) -> Curves:
     return curves
 
 
-def _frequency(opened: Study, panel: Panel, names: list[str], k: int, curves: Curves) -> None:
+def _frequency(open_study: Study, panel: Panel, names: list[str], k: int, curves: Curves) -> None:
     if not any(points for each in curves.series.values() for points in each.values()):
         show(notice("The subjects of these questions have no frequencies."))
-        if opened.questions.subjects(without_frequency=True):
-            jobs.followed_button(opened, request(count_frequencies), "count-frequencies", "Count them in the passages")
+        if open_study.questions.subjects(without_frequency=True):
+            jobs.followed_button(
+                open_study, request(count_frequencies), "count-frequencies", "Count them in the passages"
+            )
         return
     plot(report_plots.curve_plot(curves, names), "frequency")
     made = relations_tables.along_frequency(

@@ -111,14 +111,14 @@ def page() -> None:
         _finder(opened, chosen, facts, st.container())
 
 
-def address(chosen: Selection, **changes: object) -> str:
+def address(selection: Selection, **changes: object) -> str:
     return url.href(
-        PAGE, {**chosen.parameters(page=1), **changes, **({"find": url.value("find")} if url.value("find") else {})}
+        PAGE, {**selection.parameters(page=1), **changes, **({"find": url.value("find")} if url.value("find") else {})}
     )
 
 
 def _show_slice(
-    open_study, compared: Comparison, chosen: Selection, subset: np.ndarray, head: DeltaGenerator, fold: Html
+    open_study, comparison: Comparison, selection: Selection, subset: np.ndarray, head: DeltaGenerator, fold: Html
 ) -> None:
     """Show the runs' figures on the current slice.
 
@@ -130,27 +130,27 @@ def _show_slice(
         with head:
             show(tag("h1", "This slice contains no question of these runs"), fold)
         return
-    lead_to(step_of_selection(open_study, compared, chosen, subset, " of this slice"))
-    words = f"{quantity(total, 'question')} of {len(compared):,} {in_words(chosen.slice)}"
+    lead_to(step_of_selection(open_study, comparison, selection, subset, " of this slice"))
+    words = f"{quantity(total, 'question')} of {len(comparison):,} {in_words(selection.slice)}"
     links = (
-        link("Open in Compare", chosen.on_compare(), cls="quiet"),
-        link("All slices", address(chosen, slice=""), cls="quiet"),
+        link("Open in Compare", selection.on_compare(), cls="quiet"),
+        link("All slices", address(selection, slice=""), cls="quiet"),
     )
-    title = words if by_results(chosen.slice) else headline(compared, chosen, subset, f" on {words}")
-    about = methods_note(limits_sentence(compared.run_a.kind, chosen.rule))
+    title = words if by_results(selection.slice) else headline(comparison, selection, subset, f" on {words}")
+    about = methods_note(limits_sentence(comparison.run_a.kind, selection.rule))
     with head:
         show(
             tag("h1", title),
-            tag("p", significance_line(compared, chosen, subset), cls="under"),
-            div(tag("code", chosen.slice), *links, about, cls="action"),
+            tag("p", significance_line(comparison, selection, subset), cls="under"),
+            div(tag("code", selection.slice), *links, about, cls="action"),
             fold,
         )
     show(
         div(
-            div(scrolling(accuracy_table(compared, chosen, subset)), cls="panel"),
+            div(scrolling(accuracy_table(comparison, selection, subset)), cls="panel"),
             div(
-                flip_table(compared, chosen, subset),
-                further_runs(_runs_on(open_study, compared, chosen, subset)),
+                flip_table(comparison, selection, subset),
+                further_runs(_runs_on(open_study, comparison, selection, subset)),
                 cls="panel",
             ),
             cls="side-by-side overview",
@@ -162,26 +162,26 @@ def _show_slice(
             with columns[0]:
                 st.text_input("Name of the slice", key="slice-name")
             with columns[1]:
-                st.button("Save", key="slice-save", on_click=_save, args=(open_study, chosen.slice))
+                st.button("Save", key="slice-save", on_click=_save, args=(open_study, selection.slice))
         with columns[2]:
             show_last_message()
             send_to_judging(
                 open_study,
-                ids_of(take(compared.questions, np.flatnonzero(subset))),
-                (chosen.a, chosen.b),
+                ids_of(take(comparison.questions, np.flatnonzero(subset))),
+                (selection.a, selection.b),
                 "slice-judge",
             )
 
 
-def _runs_on(open_study, compared: Comparison, chosen: Selection, subset: np.ndarray):
+def _runs_on(open_study, comparison: Comparison, selection: Selection, subset: np.ndarray):
     """Yield (name, ranks of the first relevant passages, k, units) for every further run that searched questions of the slice."""
-    asked = take(compared.questions, np.flatnonzero(subset))
-    for name in (name for name in offered_runs(open_study) if name not in (chosen.a, chosen.b)):
-        measured = study.measured(open_study, name, compared.run_a.kind, chosen.rule)
+    asked = take(comparison.questions, np.flatnonzero(subset))
+    for name in (name for name in offered_runs(open_study) if name not in (selection.a, selection.b)):
+        measured = study.measured(open_study, name, comparison.run_a.kind, selection.rule)
         rows = rows_among(asked, measured.questions)
         rows = rows[rows >= 0]
-        if len(rows) and measured.kind == compared.run_a.kind and chosen.k <= measured.k:
-            yield name, measured.first_ranks[rows], chosen.k, measured.units.units_of_rows(rows)
+        if len(rows) and measured.kind == comparison.run_a.kind and selection.k <= measured.k:
+            yield name, measured.first_ranks[rows], selection.k, measured.units.units_of_rows(rows)
 
 
 def _save(open_study, expression: str) -> None:
@@ -202,14 +202,14 @@ def _delete(open_study, name: str) -> None:
     try_action(delete)
 
 
-def _saved(open_study, chosen: Selection, facts: Facts) -> None:
+def _saved(open_study, selection: Selection, facts: Facts) -> None:
     slices = saved_slices.saved_slices(open_study)
     if not slices:
         return
-    table = saved_table(slices, facts, chosen, lambda expression: address(chosen, slice=expression))
+    table = saved_table(slices, facts, selection, lambda expression: address(selection, slice=expression))
     show(
         div(
-            tag("h2", f"Saved slices, {MEASURES.get(chosen.measure).title_at(chosen.k)}, %"),
+            tag("h2", f"Saved slices, {MEASURES.get(selection.measure).title_at(selection.k)}, %"),
             scrolling(table),
             cls="panel",
         )
@@ -229,88 +229,97 @@ def _found_slices(_facts: Facts, slice: str, *key: object) -> FoundSlices:
     return find_slices(_facts, np.flatnonzero(_facts.mask(slice)))
 
 
-def _finder(open_study, chosen: Selection, facts: Facts, head: DeltaGenerator, fold: Html = EMPTY) -> None:
+def _finder(open_study, selection: Selection, facts: Facts, head: DeltaGenerator, fold: Html = EMPTY) -> None:
     """Show the slices that explain the difference, largest contribution first; the first one is the page's main
     sentence.
 
     Args:
         head: the container of the page's answer. fold: the line below it that opens the choices in a narrow window.
     """
-    made = tuple(study.runs(open_study)[name].get("made") for name in (chosen.a, chosen.b))
+    made = tuple(study.runs(open_study)[name].get("made") for name in (selection.a, selection.b))
     hidden = hidden_questions.digest(hidden_questions.hidden_ids(open_study))
-    key = (study.questions_key(open_study), chosen.a, chosen.b, made, chosen.k, chosen.relevance, chosen.rule, hidden)
-    found = _found_slices(facts, chosen.slice, *key)
-    heading = "h2" if chosen.slice else "h1"
-    asked = f"{facts.comparison.units.count_words()} in both runs. Points of Success@{chosen.k}, A − B."
+    key = (
+        study.questions_key(open_study),
+        selection.a,
+        selection.b,
+        made,
+        selection.k,
+        selection.relevance,
+        selection.rule,
+        hidden,
+    )
+    found = _found_slices(facts, selection.slice, *key)
+    heading = "h2" if selection.slice else "h1"
+    asked = f"{facts.comparison.units.count_words()} in both runs. Points of Success@{selection.k}, A − B."
     under = tag("p", asked, cls="under") if heading == "h1" else ""
-    about = methods_note(convention(facts.comparison.run_a.kind, chosen.rule), " ", method_note(found))
+    about = methods_note(convention(facts.comparison.run_a.kind, selection.rule), " ", method_note(found))
     with head:
         if not found.slices:
             compared = facts.comparison
-            lead_to(step_of_selection(open_study, compared, chosen, np.ones(len(compared), dtype=bool)))
-            show(tag(heading, _nothing_found(found)), under, tag("p", *_instead(found, chosen)), about, fold)
+            lead_to(step_of_selection(open_study, compared, selection, np.ones(len(compared), dtype=bool)))
+            show(tag(heading, _nothing_found(found)), under, tag("p", *_instead(found, selection)), about, fold)
             return
         with_nested = merge_nested(found, facts)
         first = with_nested[0][0]
         words = f"See the {quantity(first.figures.n, 'question')} of this slice"
-        lead_to(NextStep(words, PAGE, parameters=_parameters_of(chosen, first.expression)))
-        title = sentence(first, (chosen.a, chosen.b), chosen.k)
-        show(tag(heading, "Within the slice" if chosen.slice else title), under, about, fold)
-    _found_panel(chosen, found, with_nested)
-    report = SliceReport(chosen.a, chosen.b, chosen.k, found)
-    table_downloads(f"slices-{chosen.a}-{chosen.b}", report.as_latex, report.as_csv)
+        lead_to(NextStep(words, PAGE, parameters=_parameters_of(selection, first.expression)))
+        title = sentence(first, (selection.a, selection.b), selection.k)
+        show(tag(heading, "Within the slice" if selection.slice else title), under, about, fold)
+    _found_panel(selection, found, with_nested)
+    report = SliceReport(selection.a, selection.b, selection.k, found)
+    table_downloads(f"slices-{selection.a}-{selection.b}", report.as_latex, report.as_csv)
 
 
-def _nothing_found(found: FoundSlices) -> str:
-    if found.tried:
+def _nothing_found(found_slices: FoundSlices) -> str:
+    if found_slices.tried:
         return "No slice differs from the rest."
-    return f"No slice has {found.min_questions} {noun_form(2, found.units.name)} inside and outside, so none can be tested."
+    return f"No slice has {found_slices.min_questions} {noun_form(2, found_slices.units.name)} inside and outside, so none can be tested."
 
 
-def _instead(found: FoundSlices, chosen: Selection) -> tuple[Html | str, ...]:
+def _instead(found_slices: FoundSlices, selection: Selection) -> tuple[Html | str, ...]:
     """Return what was tested, if anything was, and what a person can do instead."""
     tested = (
-        f"{quantity(found.tried, 'slice')} of at least {found.min_questions} {noun_form(2, found.units.name)} were tested by relation, frequency, words and the "
+        f"{quantity(found_slices.tried, 'slice')} of at least {found_slices.min_questions} {noun_form(2, found_slices.units.name)} were tested by relation, frequency, words and the "
         "other facts of the questions. This does not prove that the runs differ by the same amount everywhere: a difference in a small slice, or a small difference, cannot be detected. "
     )
     return (
-        tested if found.tried else "",
+        tested if found_slices.tried else "",
         "Test a group that you suspect as your own slice below, choose two runs that differ more, or read single questions on ",
-        link("Compare", chosen.on_compare()),
+        link("Compare", selection.on_compare()),
         ".",
     )
 
 
-def _parameters_of(chosen: Selection, expression: str) -> dict[str, object]:
+def _parameters_of(selection: Selection, expression: str) -> dict[str, object]:
     """Return the parameters of the address that opens a found slice, within the current slice if there is one."""
-    return chosen.parameters(page=1, slice=join_expressions([chosen.slice, expression]))
+    return selection.parameters(page=1, slice=join_expressions([selection.slice, expression]))
 
 
 def _found_panel(
-    chosen: Selection, found: FoundSlices, with_nested: Sequence[tuple[FoundSlice, list[FoundSlice]]]
+    selection: Selection, found_slices: FoundSlices, with_nested: Sequence[tuple[FoundSlice, list[FoundSlice]]]
 ) -> None:
     """Show the found slices with the slices nested in them, and the table of all figures."""
 
     def opens(expression: str) -> str:
-        return url.href(PAGE, _parameters_of(chosen, expression))
+        return url.href(PAGE, _parameters_of(selection, expression))
 
-    def evidence(found_slice: FoundSlice, nested: Sequence[FoundSlice]) -> Html:
+    def evidence(found_slice: FoundSlice, nested_slices: Sequence[FoundSlice]) -> Html:
         contribution = f" A − B {interval(found_slice)}; contribution {signed_number(100 * found_slice.explained)}"
         code = span(tag("code", found_slice.expression), contribution, cls="soft")
-        inside = (slice_line(each, ()) for each in nested)
-        summary = tag("summary", quantity(len(nested), "nested slice"))
-        return join(code, tag("details", summary, tag("ul", *inside)) if nested else "")
+        inside = (slice_line(each, ()) for each in nested_slices)
+        summary = tag("summary", quantity(len(nested_slices), "nested slice"))
+        return join(code, tag("details", summary, tag("ul", *inside)) if nested_slices else "")
 
-    limit = widest_difference(found.slices)
+    limit = widest_difference(found_slices.slices)
 
-    def slice_line(found_slice: FoundSlice, nested: Sequence[FoundSlice]) -> Html:
-        spoken = link(sentence(found_slice, (chosen.a, chosen.b)), opens(found_slice.expression))
-        said = div(spoken, evidence(found_slice, nested))
+    def slice_line(found_slice: FoundSlice, nested_slices: Sequence[FoundSlice]) -> Html:
+        spoken = link(sentence(found_slice, (selection.a, selection.b)), opens(found_slice.expression))
+        said = div(spoken, evidence(found_slice, nested_slices))
         return tag("li", div(said, difference_strip(found_slice, limit), cls="drawn"))
 
     lines = tag("ol", *(slice_line(*each) for each in with_nested), cls="spoken")
-    figures = tag("details", tag("summary", "All figures"), scrolling(found_table(found, opens)), cls="more")
-    order = tag("h3" if chosen.slice else "h2", "Slices, by how much they move the overall difference")
+    figures = tag("details", tag("summary", "All figures"), scrolling(found_table(found_slices, opens)), cls="more")
+    order = tag("h3" if selection.slice else "h2", "Slices, by how much they move the overall difference")
     scale = f"A − B from {signed_number(-limit, 0)} to {signed_number(limit, 0)} points; filled: in the slice, with its 95% interval; hollow: elsewhere"
     show(div(div(order, span(scale, cls="scale soft"), cls="list-head"), lines, figures, cls="panel", id="found"))
 

@@ -240,8 +240,8 @@ def _nested_items(config: dict[str, Any], depth: int = 0) -> Iterator[tuple[str,
             yield from _nested_items(value, depth + 1)
 
 
-def _unsupported_class(noun: str, name: object, supported: str) -> list[str]:
-    return [] if isinstance(name, str) and name.startswith(supported) else [f"{noun} {str(name)[:100]!r}"]
+def _unsupported_class(noun: str, name: object, supported_class: str) -> list[str]:
+    return [] if isinstance(name, str) and name.startswith(supported_class) else [f"{noun} {str(name)[:100]!r}"]
 
 
 def _class_names(value: object) -> str:

@@ -303,9 +303,9 @@ def _part_progress(progress: Progress | None, number: int, total: int, title: st
     if progress is None:
         return None
 
-    def report(done: int, of: int | None, doing: str, /) -> None:
-        share = f" ({100 * done // of}%)" if of else ""
-        progress(number - 1, total, f"{title}: {doing}{share}")
+    def report(completed: int, of: int | None, activity: str, /) -> None:
+        share = f" ({100 * completed // of}%)" if of else ""
+        progress(number - 1, total, f"{title}: {activity}{share}")
 
     return report
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 TOKENS = 288  # the size of REALM's blocks
 TITLE_TOKENS = 32  # extra tokens for an encoder, which reads the title as well
-ABOUT = "blocks.json"
+STATISTICS_FILE = "blocks.json"
 
 
 class BlockStudy(Study):
@@ -55,16 +55,17 @@ class BlockStudy(Study):
         return replace(
             settings,
             encoders={
-                name: _longer(encoder, self._tokens + TITLE_TOKENS) for name, encoder in settings.encoders.items()
+                name: _with_max_length(encoder, self._tokens + TITLE_TOKENS)
+                for name, encoder in settings.encoders.items()
             },
         )
 
     @cached_property
     def description(self) -> dict[str, Any]:
-        return read_object(self.folder / ABOUT)
+        return read_object(self.folder / STATISTICS_FILE)
 
 
-def _longer(settings: EncoderSettings, tokens: int) -> EncoderSettings:
+def _with_max_length(settings: EncoderSettings, tokens: int) -> EncoderSettings:
     """Return the encoder's settings with a maximum length of `tokens`, or the model's own maximum if that is less."""
     model = settings.passage_model or settings.model
     assert model is not None, "every encoder has a model, or a passage model"
@@ -74,7 +75,7 @@ def _longer(settings: EncoderSettings, tokens: int) -> EncoderSettings:
 
 
 @dataclass(frozen=True)
-class Cut:
+class SplitStatistics:
     """Statistics of splitting articles into blocks. gaps: positions inside an article with missing passages; no block
     spans a gap.
     """
@@ -108,11 +109,11 @@ class Blocks(Part):
     def study(self, bench: Workbench) -> BlockStudy:
         return BlockStudy(bench, bench.name(self), self.tokens)
 
-    def cut_of(self, bench: Workbench) -> Cut:
-        return Cut(**self.study(bench).description)
+    def split_statistics(self, bench: Workbench) -> SplitStatistics:
+        return SplitStatistics(**self.study(bench).description)
 
     def finished(self, bench: Workbench) -> bool:
-        return (self.study(bench).folder / ABOUT).is_file()
+        return (self.study(bench).folder / STATISTICS_FILE).is_file()
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         study = self.study(bench)
@@ -127,7 +128,7 @@ class Blocks(Part):
                 _with_progress(blocks(bench.corpus.scan(), self.tokens, count, made), made, len(bench.corpus), progress)
             )
             writer.finish(f"blocks of {self.tokens} tokens", bench.corpus.digest)
-        write_json(study.folder / ABOUT, asdict(Cut(**made)))
+        write_json(study.folder / STATISTICS_FILE, asdict(SplitStatistics(**made)))
 
 
 def token_counter(bench: Workbench, encoder: str) -> Callable[[str], int]:
@@ -146,25 +147,25 @@ def token_counter(bench: Workbench, encoder: str) -> Callable[[str], int]:
 
 
 def blocks(
-    passages: Iterable[Passage], tokens: int, count: Callable[[str], int], counts: dict[str, int]
+    passages: Iterable[Passage], tokens: int, count: Callable[[str], int], token_counts: dict[str, int]
 ) -> Iterator[Passage]:
     """Yield blocks of up to `tokens` tokens from consecutive passages of an article. Blocks end between words.
 
     Passages are consecutive if their titles are equal and, for whole-number ids, each id is one more than the last. A
     block's id, such as "12.0", consists of the id of the first passage in a sequence of consecutive passages and the
-    block's number in that sequence. The statistics of `Cut` are added to `counts`.
+    block's number in that sequence. The statistics of `SplitStatistics` are added to `token_counts`.
     """
-    for stretch in _article_runs(passages, counts):
+    for stretch in _article_runs(passages, token_counts):
         words = [word for passage in stretch for word in passage.text.split()]
         number, start, size = 0, 0, 0
         for end, word in enumerate(chain(words, [None])):
             more = 0 if word is None else count(word)
             if end > start and (word is None or size + more > tokens):
                 yield Passage(f"{stretch[0].id}.{number}", stretch[0].title, " ".join(words[start:end]))
-                counts["blocks"] += 1
+                token_counts["blocks"] += 1
                 number, start, size = number + 1, end, 0
             size += more
-        counts["words"] += len(words)
+        token_counts["words"] += len(words)
 
 
 def _article_runs(passages: Iterable[Passage], counts: dict[str, int]) -> Iterator[list[Passage]]:
@@ -250,7 +251,7 @@ class BlockHits(RunPart):
 
 
 @dataclass(frozen=True)
-class AsMuchText:
+class SuccessOnEqualText:
     """Success@n of passages with as much text as `k` blocks: n is the number of passages that have, on average, as many
     words as k blocks, at most the depth of the run.
     """
@@ -265,13 +266,13 @@ class AsMuchText:
         return self.hits, self.blocks
 
     def values(self, bench: Workbench) -> np.ndarray:
-        k = min(passages_for(self.blocks.cut_of(bench), self.k), self.hits.k)
+        k = min(passages_with_as_much_text(self.blocks.split_statistics(bench), self.k), self.hits.k)
         return Success(self.hits, k, self.macro, self.relations).values(bench)
 
     def questions(self, bench: Workbench) -> list[Question]:
         return Success(self.hits, self.k, self.macro, self.relations).questions(bench)
 
 
-def passages_for(block_cut: Cut, k: int) -> int:
+def passages_with_as_much_text(block_cut: SplitStatistics, k: int) -> int:
     """Return the number of passages with as many words as `k` blocks."""
     return max(1, round(k * block_cut.words_per_block / block_cut.words_per_passage))

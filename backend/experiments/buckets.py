@@ -70,7 +70,7 @@ def bucket_numbers(questions: Sequence[Question], official: bool) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class InBucket:
+class BucketSuccess:
     """A measure: Success@k of the questions of a bucket."""
 
     bucket: Bucket
@@ -87,7 +87,7 @@ class InBucket:
 
 
 @dataclass(frozen=True)
-class Between:
+class BucketDifference:
     """A measure: mean Success@k over some buckets minus that over other buckets, with the same weight for each bucket.
 
     The two sides have different questions, so the values are not paired differences. Each value is the difference of

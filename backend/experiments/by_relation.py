@@ -30,7 +30,7 @@ Measured = Callable[[int, tuple[str, ...], bool], tuple[Measure, ...]]
 """A function from (k, relations, macro) to the measure of each seed."""
 
 
-def of_one_set(setting: Setting, bench: Workbench) -> Setting:
+def restrict_to_trained_set(setting: Setting, bench: Workbench) -> Setting:
     """Restrict the measured split to the question set that is trained on, because other sets may repeat its
     questions.
     """
@@ -44,19 +44,23 @@ def of_one_set(setting: Setting, bench: Workbench) -> Setting:
     return setting
 
 
-def questions_by_relation(bench: Workbench, selection: QuestionSelection) -> dict[str, int]:
+def count_by_relation(bench: Workbench, selection: QuestionSelection) -> dict[str, int]:
     """Count these questions by relation, in the order of the relations."""
     counts = Counter(question.relation for question in selection.questions_of(bench) if question.relation)
     return dict(sorted(counts.items(), key=lambda item: relation_order(item[0])))
 
 
 def choose_relations(
-    setting: Setting, counts: Mapping[str, int], noun: str, maximum: int | None = None, preferred: Iterable[str] = ()
+    setting: Setting,
+    counts: Mapping[str, int],
+    noun: str,
+    maximum: int | None = None,
+    preferred_relations: Iterable[str] = (),
 ) -> tuple[tuple[str, ...], list[str]]:
     """Choose relations with enough questions. Returns them, and notes about relations that are left out.
 
-    The choice is the relations named with --relation; or else `preferred`, if they have enough questions; or else the
-    `maximum` largest relations.
+    The choice is the relations named with --relation; or else `preferred_relations`, if they have enough questions; or
+    else the `maximum` largest relations.
 
     Args:
         counts: questions by relation. noun: the kind of questions, as in "training questions".
@@ -81,7 +85,7 @@ def choose_relations(
         )
     if setting.relations:
         return tuple(dict.fromkeys(setting.relations)), []
-    if relations := [relation for relation in preferred if relation in enough]:
+    if relations := [relation for relation in preferred_relations if relation in enough]:
         return tuple(relations), []
     if maximum is not None and len(enough) > maximum:
         return tuple(sorted(sorted(enough, key=lambda each: -counts[each])[:maximum], key=relation_order)), []
@@ -89,7 +93,7 @@ def choose_relations(
     return tuple(enough), [f"Left out, with fewer than {minimum} {noun}: {', '.join(few)}."] if few else []
 
 
-def success_of(hits: Sequence[RunPart]) -> Measured:
+def success_of_each_seed(hits: Sequence[RunPart]) -> Measured:
     """Return Success@k of one run for each seed."""
     return lambda k, relations, macro: tuple(Success(hit, k, macro, relations) for hit in hits)
 
@@ -120,13 +124,13 @@ def column(system: str, k: int, ks: Sequence[int]) -> str:
     return system if len(ks) == 1 else f"{system} @{k}"
 
 
-def claimed(ks: Sequence[int]) -> int:
+def claim_cutoff(ks: Sequence[int]) -> int:
     """Return the k to which the paper's claims refer: 20, or the largest k if 20 is not measured."""
     return K if K in ks else ks[-1]
 
 
 @dataclass(frozen=True)
-class Together:
+class RelationAverage:
     """Combines measures of several relations into one measure, in which each relation has the same weight."""
 
     share: ClassVar[bool] = True

@@ -16,7 +16,7 @@ from typing import Any
 
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.leaks import eligible_questions
-from blindspot.backend.experiments.fine_tuning import Adapted, Begun
+from blindspot.backend.experiments.fine_tuning import AdaptedTrainingData, ReshapedEncoder
 from blindspot.backend.experiments.hits import Bm25Hits, Index, RunPart
 from blindspot.backend.experiments.papers import WITHOUT_TRAINING
 from blindspot.backend.experiments.parts import Part, StudyEncoder
@@ -45,7 +45,7 @@ class PlannedParts:
 
     def as_words(self) -> tuple[str, str]:
         """Return the missing and the finished parts in words, as in "4 runs, 1 index"."""
-        return _cost_in_words(_by_kind(self.waiting)), _cost_in_words(_by_kind(self.existing))
+        return _cost_in_words(_count_by_kind(self.waiting)), _cost_in_words(_count_by_kind(self.existing))
 
 
 def planned_parts(
@@ -70,7 +70,7 @@ def next_without_training(study: Study, known: Collection[str]) -> tuple[str, Pl
     return None
 
 
-def _by_kind(parts: Sequence[Part]) -> Counter[str]:
+def _count_by_kind(parts: Sequence[Part]) -> Counter[str]:
     return Counter(part.plural for part in parts)
 
 
@@ -95,7 +95,7 @@ class ExperimentCost:
     made: Mapping[str, int]
     waiting: Mapping[str, int]
     seconds: float
-    not_reckoned: tuple[str, ...]
+    kinds_without_estimate: tuple[str, ...]
 
 
 def cost(
@@ -117,7 +117,7 @@ def cost_of_parts(study: Study, planned: PlannedParts, device: str | None = None
         seconds += found or 0.0
         if found is None:
             unknown[part.plural] = None
-    return ExperimentCost(_by_kind(planned.existing), _by_kind(planned.waiting), seconds, tuple(unknown))
+    return ExperimentCost(_count_by_kind(planned.existing), _count_by_kind(planned.waiting), seconds, tuple(unknown))
 
 
 class _CostEstimator:
@@ -132,26 +132,40 @@ class _CostEstimator:
     def seconds(self, part: Part) -> float | None:
         """Return the estimated seconds for a part; None for parts that cannot be estimated."""
         if isinstance(part, DualEncoder):
-            return self._steps(part.settings, sum(map(self._questions, part.data))) * self._step(
-                part.settings, _part_origin(part.start)
+            return self._step_count(part.settings, sum(map(self._question_count, part.data))) * self._step_seconds(
+                part.settings, _initial_encoder(part.start)
             )
         if isinstance(part, QuestionEncoders):
-            return self._by_relation(part) * self._step(part.settings, _part_origin(part.index.encoder))
+            return self._relation_steps(part) * self._step_seconds(part.settings, _initial_encoder(part.index.encoder))
         if isinstance(part, Index):
-            return self._encoding(part)
+            return self._encoding_seconds(part)
         if isinstance(part, CrossEncoder):
             texts = part.settings.batch * (1 + part.settings.negatives)
-            return self._steps(part.settings, self._questions(part.data)) * texts * self._pair(part, trained=True)
+            return (
+                self._step_count(part.settings, self._question_count(part.data))
+                * texts
+                * self._pair_seconds(part, is_trained=True)
+            )
         if isinstance(part, ScoresPart):
-            return self._questions_found(part.hits) * part.depth * self._pair(part.judge, trained=False)
+            return (
+                self._searched_question_count(part.hits) * part.depth * self._pair_seconds(part.judge, is_trained=False)
+            )
         if isinstance(part, ReaderModelPart):
             texts = part.settings.batch * part.settings.passages_on(self._device)
-            return self._steps(part.settings, self._questions_found(part.hits)) * texts * self._pair(part, trained=True)
+            return (
+                self._step_count(part.settings, self._searched_question_count(part.hits))
+                * texts
+                * self._pair_seconds(part, is_trained=True)
+            )
         if isinstance(part, ReadingPart):
-            return self._questions_found(part.hits) * part.k * self._pair(part.reader, trained=False)
+            return self._searched_question_count(part.hits) * part.k * self._pair_seconds(part.reader, is_trained=False)
         if isinstance(part, RunPart):
-            return self._questions_found(part) * self._search(isinstance(part, Bm25Hits))
-        return 0.0 if isinstance(part, (TrainingData, Adapted, Begun)) or part.folder == "indexes" else None
+            return self._searched_question_count(part) * self._search(isinstance(part, Bm25Hits))
+        return (
+            0.0
+            if isinstance(part, (TrainingData, AdaptedTrainingData, ReshapedEncoder)) or part.folder == "indexes"
+            else None
+        )
 
     @cached_property
     def _device(self) -> str:
@@ -159,10 +173,10 @@ class _CostEstimator:
 
         return training_device(self.bench.device)
 
-    def _questions(self, data: TrainingData | Adapted) -> int:
-        return len(self._train(data))
+    def _question_count(self, data: TrainingData | AdaptedTrainingData) -> int:
+        return len(self._training_question_ids(data))
 
-    def _train(self, data: TrainingData | Adapted) -> list[str]:
+    def _training_question_ids(self, data: TrainingData | AdaptedTrainingData) -> list[str]:
         """Return the ids of a training set's questions. They are cached, because all seeds and most rows of an
         experiment share them.
         """
@@ -184,20 +198,22 @@ class _CostEstimator:
             default=0.0,
         )
 
-    def _questions_found(self, hits: RunPart) -> int:
+    def _searched_question_count(self, hits: RunPart) -> int:
         return len(hits.asked.questions_of(self.bench))
 
-    def _steps(self, settings: Any, questions: int) -> int:
+    def _step_count(self, settings: Any, questions: int) -> int:
         return settings.steps or max(1, round(settings.epochs * (questions // min(settings.batch, max(questions, 1)))))
 
-    def _by_relation(self, part: QuestionEncoders) -> int:
+    def _relation_steps(self, part: QuestionEncoders) -> int:
         """Estimate the number of training steps for the encoders of all relations together."""
         counts = Counter(
-            question.relation for question in self.bench.questions.with_ids(self._train(part.data)) if question.relation
+            question.relation
+            for question in self.bench.questions.with_ids(self._training_question_ids(part.data))
+            if question.relation
         )
-        return sum(self._steps(part.settings, count) for count in counts.values() if count >= part.least)
+        return sum(self._step_count(part.settings, count) for count in counts.values() if count >= part.least)
 
-    def _step(self, settings: DualEncoderSettings, origin: str) -> float:
+    def _step_seconds(self, settings: DualEncoderSettings, origin: str) -> float:
         from blindspot.backend.training.estimate import estimate
 
         key = (origin, replace(settings, seed=0, epochs=1, steps=1))
@@ -215,15 +231,15 @@ class _CostEstimator:
             self._trials[key] = tried.seconds_per_step * settings.batch / batch
         return self._trials[key]
 
-    def _pair(self, part: CrossEncoder | ReaderModelPart, trained: bool) -> float:
+    def _pair_seconds(self, part: CrossEncoder | ReaderModelPart, is_trained: bool) -> float:
         """Estimate the seconds to encode or train on one pair of question and passage that is read as one text."""
         settings = part.settings
-        key = ("pair", _part_origin(part.start), settings.layers, settings.tokens, settings.precision, trained)
+        key = ("pair", _initial_encoder(part.start), settings.layers, settings.tokens, settings.precision, is_trained)
         if key not in self._trials:
-            self._trials[key] = self._seconds_per_pair(part, trained)
+            self._trials[key] = self._seconds_per_pair(part, is_trained)
         return self._trials[key]
 
-    def _seconds_per_pair(self, part: CrossEncoder | ReaderModelPart, trained: bool) -> float:
+    def _seconds_per_pair(self, part: CrossEncoder | ReaderModelPart, is_trained: bool) -> float:
         import torch
 
         from blindspot.backend.training.checkpoints import uses_bfloat16
@@ -231,40 +247,40 @@ class _CostEstimator:
 
         settings, device = part.settings, self._device
         shape = ModelShape("shared", None, settings.layers, None, "dot", settings.tokens, settings.tokens)
-        encoder: Any = load_initial_model(self.bench.settings.encoders[_part_origin(part.start)], shape, device)[0]
-        network = encoder.auto_model.train(trained)
+        encoder: Any = load_initial_model(self.bench.settings.encoders[_initial_encoder(part.start)], shape, device)[0]
+        network = encoder.auto_model.train(is_trained)
         half = uses_bfloat16(settings.precision, device)
         ids = torch.full((PAIRS, settings.tokens), 1, device=device)
         for _ in range(2):
             began = time.monotonic()
-            with torch.set_grad_enabled(trained), torch.autocast(device, torch.bfloat16, enabled=half):
+            with torch.set_grad_enabled(is_trained), torch.autocast(device, torch.bfloat16, enabled=half):
                 states = network(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
-            if trained:
+            if is_trained:
                 states.float().sum().backward()
             states.sum().item()  # waits for a GPU
         return (time.monotonic() - began) / PAIRS
 
-    def _encoding(self, part: Index) -> float:
+    def _encoding_seconds(self, part: Index) -> float:
         trained = part.encoder if isinstance(part.encoder, DualEncoder) else None
         key = (
             "encoding",
-            _part_origin(part.encoder),
+            _initial_encoder(part.encoder),
             trained and (trained.settings.layers, trained.settings.passage_tokens),
         )
         if key not in self._trials:
             self._trials[key] = self._seconds_per_passage(part, trained)
         return self._trials[key] * len(self.bench.corpus)
 
-    def _seconds_per_passage(self, part: Index, trained: DualEncoder | None) -> float:
+    def _seconds_per_passage(self, part: Index, trained_encoder: DualEncoder | None) -> float:
         from blindspot.backend.training.initial_model import load_initial_model
 
-        start = self.bench.settings.encoders[_part_origin(part.encoder)]
-        if trained is None:
+        start = self.bench.settings.encoders[_initial_encoder(part.encoder)]
+        if trained_encoder is None:
             from blindspot.backend.retrieval.encoder import load_encoder
 
             encode = load_encoder(start, self.bench.device).encode_passages
         else:
-            model = load_initial_model(start, trained.settings.shape, self.bench.device or "cpu").eval()
+            model = load_initial_model(start, trained_encoder.settings.shape, self.bench.device or "cpu").eval()
 
             def encode(passages):
                 return model.encode_document(
@@ -278,7 +294,7 @@ class _CostEstimator:
         return (time.monotonic() - began) / len(tried)
 
 
-def _part_origin(part: Part) -> str:
+def _initial_encoder(part: Part) -> str:
     """Return the encoder of study.toml from which a chain of trainings starts."""
     while not isinstance(part, StudyEncoder):
         part = getattr(part, "start")  # noqa: B009  every other part of the chain has one

@@ -46,7 +46,7 @@ def words_of(question: Question, word_kind: Words) -> set[str]:
 
 
 @dataclass(frozen=True)
-class Apart:
+class SharedWordFilter:
     """A filter for training questions: keeps a question if no word of its triple occurs in the triple of a measured
     question.
     """
@@ -54,13 +54,13 @@ class Apart:
     asked: QuestionSelection
     which: Words
 
-    def kept_by(self, bench: Workbench) -> Callable[[Question], bool]:
+    def kept_question_ids(self, bench: Workbench) -> Callable[[Question], bool]:
         tested = {word for question in self.asked.questions_of(bench) for word in words_of(question, self.which)}
         return lambda question: tested.isdisjoint(words_of(question, self.which))
 
 
 @dataclass(frozen=True)
-class Adapted(Part):
+class AdaptedTrainingData(Part):
     """A training set without the questions that share words with the measured questions, and optionally in another
     wording.
 
@@ -69,8 +69,11 @@ class Adapted(Part):
     """
 
     whole: TrainingData
-    apart: tuple[Apart, ...] = ()
+    apart: tuple[SharedWordFilter, ...] = ()
     wordings: tuple[tuple[str, str], ...] = ()
+
+    def title(self) -> str:
+        return "adapted training set"
 
     @property
     def questions(self) -> tuple[str, ...]:
@@ -91,7 +94,7 @@ class Adapted(Part):
         """Do nothing, because the examples are read from the whole set."""
 
     def examples(self, bench: Workbench) -> TrainingExamples:
-        whole, tests = self.whole.examples(bench), [apart.kept_by(bench) for apart in self.apart]
+        whole, tests = self.whole.examples(bench), [apart.kept_question_ids(bench) for apart in self.apart]
         questions = bench.questions.with_ids(whole.ids if isinstance(whole, TrainingSetExamples) else [])
         numbers = [number for number, question in enumerate(questions) if all(keeps(question) for keeps in tests)]
         texts = {}
@@ -119,7 +122,7 @@ class _AdaptedExamples:
 
 
 @dataclass(frozen=True)
-class Begun(Part):
+class ReshapedEncoder(Part):
     """The initial encoder before training, modified to have two towers, fewer layers or another pooling."""
 
     start: StudyEncoder
@@ -143,18 +146,18 @@ class Begun(Part):
             )
 
 
-def encoder_before(setting: Setting) -> Part:
+def encoder_before_training(setting: Setting) -> Part:
     """Return the encoder before fine-tuning: the initial model, modified according to the settings."""
     shape = setting.settings(0).shape
     if shape.layers is None and shape.pooling is None and shape.normalise is None:
         return setting.first_encoder
-    return Begun(setting.first_encoder, shape)
+    return ReshapedEncoder(setting.first_encoder, shape)
 
 
-class Tuning(NamedTuple):
+class FineTuning(NamedTuple):
     """The training data, and the tower to train if only one is trained."""
 
-    data: tuple[TrainingData | Adapted, ...]
+    data: tuple[TrainingData | AdaptedTrainingData, ...]
     tower: Literal["question", "passage"] | None = None
 
     def models(self, setting: Setting) -> list[DualEncoder]:
@@ -168,7 +171,7 @@ class Tuning(NamedTuple):
         """Return a run for each seed. If the passage tower is not trained, the index is that of the initial model."""
         same = self.tower == "question" and not {"similarity", "normalise"} & set(dict(setting.training))
         return [
-            DenseHits(selection, k, Index(encoder_before(setting)), model)
+            DenseHits(selection, k, Index(encoder_before_training(setting)), model)
             if same
             else DenseHits(selection, k, Index(model))
             for model in self.models(setting)

@@ -17,7 +17,7 @@ from blindspot.backend.progress import Progress
 from blindspot.db.errors import Refused
 from blindspot.db.records import Question
 
-TUNED_AT = 20  # the DPR paper's tables use Success@20
+TUNING_CUTOFF = 20  # the DPR paper's tables use Success@20
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class TunedBm25Hits(Bm25Hits):
         for number, pair in enumerate(self.grid):
             if progress is not None:
                 progress(number, len(self.grid), "trying k1 and b")
-            ordinals = BM25(bench, *pair).search(texts, min(TUNED_AT, len(bench.corpus))).ordinals
+            ordinals = BM25(bench, *pair).search(texts, min(TUNING_CUTOFF, len(bench.corpus))).ordinals
             figures[pair] = float(match_run(bench.corpus, asked, ordinals).any(axis=1).mean())
         retriever = BM25(bench, *max(figures, key=figures.get))
         hits = retriever.search([question.text for question in questions], k, progress)

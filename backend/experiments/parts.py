@@ -33,6 +33,15 @@ FORMER_NAMES = {
     "ScoresPart": "Scores",
     "ExactMatchOfSelected": "OfTheOneThatFinds",
     "SpreadMeasure": "Spread",
+    "SuccessOnEqualText": "AsMuchText",
+    "RelationAverage": "Together",
+    "BucketDifference": "Between",
+    "BucketSuccess": "InBucket",
+    "SharedWordFilter": "Apart",
+    "AdaptedTrainingData": "Adapted",
+    "ReshapedEncoder": "Begun",
+    "RemovedShare": "TakenOut",
+    "MeanDifference": "Less",
 }
 """The former names of classes that were renamed.
 

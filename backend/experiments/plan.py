@@ -15,7 +15,7 @@ from blindspot.backend.core.declared import build_settings
 from blindspot.backend.experiments.hits import Bm25Hits, RunPart
 from blindspot.backend.experiments.parts import Part, QuestionSelection, StudyEncoder
 from blindspot.backend.experiments.settings import ExperimentSettings
-from blindspot.backend.experiments.trainings import DualEncoder, TrainingData, found_by
+from blindspot.backend.experiments.trainings import DualEncoder, TrainingData, run_of_model
 from blindspot.backend.recipes.settings import CROSS, SMALL_CROSS, SMALL_DEPTH, SMALL_DUAL
 from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
@@ -23,12 +23,12 @@ from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
     from blindspot.analysis.accuracy import Estimate
-    from blindspot.backend.experiments.papers import About
+    from blindspot.backend.experiments.papers import ExperimentDescription
     from blindspot.backend.experiments.workbench import Workbench
     from blindspot.db.records import Question
 
-Word = Literal["supported", "not supported", "inconclusive"]
-FORMER_WORDS = {"shows": "supported", "does not show": "not supported", "cannot tell": "inconclusive"}
+Verdict = Literal["supported", "not supported", "inconclusive"]
+FORMER_VERDICTS = {"shows": "supported", "does not show": "not supported", "cannot tell": "inconclusive"}
 """Verdicts in results of older versions."""
 NO_FINDING = "no finding"
 MIN_SEEDS, LEAST_QUESTIONS = 3, 30
@@ -89,7 +89,7 @@ class Setting(ExperimentSettings):
             raise BadInput("give three ascending batch sizes, the first 2 or more, as in 8,32,128")
         return self.batches
 
-    def late(self) -> str:
+    def claim_cutoff(self) -> str:
         """Return the column to which most claims refer: the second largest k, which is 20 for the cut-offs 5, 20 and
         100.
         """
@@ -222,11 +222,11 @@ def dense_row(
         )
         for seed in setting.seeds
     ]
-    hits = [found_by(model, selection or setting.question_selection(), max(setting.ks)) for model in models]
+    hits = [run_of_model(model, selection or setting.question_selection(), max(setting.ks)) for model in models]
     return success_cells(row, hits, setting.ks, published)
 
 
-def in_column(cells: Sequence[Cell], column: str) -> list[Cell]:
+def with_column_name(cells: Sequence[Cell], column: str) -> list[Cell]:
     """Return the first cell of `cells` with another column name, as a list."""
     return [replace(cell, column=column) for cell in cells[:1]]
 
@@ -252,7 +252,7 @@ class PaperClaim:
         self,
         expected_better: np.ndarray,
         expected_worse: np.ndarray,
-        trained: bool,
+        is_trained: bool,
         confidence: float,
         units: np.ndarray | None = None,
     ) -> dict[str, Any]:
@@ -268,10 +268,10 @@ class PaperClaim:
             )
         estimate = crossed_mean(expected_better - expected_worse, units, confidence, is_signed=True)
         return self.judge_estimate(
-            estimate, max(len(expected_better), len(expected_worse)) if trained else MIN_SEEDS, confidence
+            estimate, max(len(expected_better), len(expected_worse)) if is_trained else MIN_SEEDS, confidence
         )
 
-    def _verdict_word(self, low: float, high: float) -> Word:
+    def _verdict_word(self, low: float, high: float) -> Verdict:
         if self.tolerance is not None:
             if -self.tolerance <= low and high <= self.tolerance:
                 return "supported"
@@ -290,7 +290,7 @@ class PaperClaim:
             )
             if count < minimum
         ]
-        verdict: Word = "inconclusive"
+        verdict: Verdict = "inconclusive"
         if not few and (estimate.low is None or estimate.high is None):
             few = ["equal values"]
         if not few:
@@ -351,7 +351,7 @@ class Experiment:
     """
 
     name: str
-    about: About
+    about: ExperimentDescription
     plan: Callable[[Setting, Workbench], ExperimentPlan]
     takes: frozenset[str] = frozenset()
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -374,7 +374,7 @@ class Experiment:
         return replace(result, ks=tuple(sorted(set(result.ks))), seeds=tuple(dict.fromkeys(result.seeds)))
 
 
-def word_of(words: Sequence[Word]) -> Word:
+def overall_verdict(words: Sequence[Verdict]) -> Verdict:
     """Return the verdict over several claims: supported if all are supported, not supported if one is not supported,
     otherwise inconclusive.
     """

@@ -17,8 +17,8 @@ from blindspot.backend.data.importing.gold import find_ordinals
 from blindspot.backend.evaluation.miss_facts import name_words
 from blindspot.backend.experiments.parts import Part, QuestionSelection
 from blindspot.backend.experiments.workbench import Workbench
-from blindspot.backend.interventions.edits import renamed
-from blindspot.backend.interventions.sentences import answer_sentence, contains, sentences
+from blindspot.backend.interventions.edits import replace_name
+from blindspot.backend.interventions.sentences import answer_sentence, contains_words, sentences
 from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.backend.text.answers import DEFAULT_RULE, rule_for
 from blindspot.db.records import Passage, Question
@@ -38,8 +38,8 @@ class ProbeItem:
     answer: int
     other: str | None
 
-    def text(self, parts: Sequence[str]) -> Passage:
-        return replace(self.passage, text=" ".join(parts))
+    def text(self, sentences: Sequence[str]) -> Passage:
+        return replace(self.passage, text=" ".join(sentences))
 
     @property
     def text_without_answer(self) -> list[str]:
@@ -99,11 +99,11 @@ def namesake_pair(item: ProbeItem) -> ProbePair | None:
     own, theirs = subject.split(), other.split()
     if len(own) < 2 or not theirs or set(name_words(subject)) & set(name_words(theirs[-1])):
         return None
-    if not contains(f"{item.passage.title} {item.passage.text}", subject):
+    if not contains_words(f"{item.passage.title} {item.passage.text}", subject):
         return None
     name = " ".join([*own[:-1], theirs[-1]])
     about = Passage(
-        item.passage.id, renamed(item.passage.title, subject, name), renamed(item.passage.text, subject, name)
+        item.passage.id, replace_name(item.passage.title, subject, name), replace_name(item.passage.text, subject, name)
     )
     return ProbePair(item.question.text, about, item.passage)
 

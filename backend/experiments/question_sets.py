@@ -35,7 +35,7 @@ def training_sets(setting: Setting, bench: Workbench, minimum: int = 2) -> tuple
     return chosen
 
 
-def measured_on(setting: Setting, bench: Workbench, name: str) -> str:
+def measured_split(setting: Setting, bench: Workbench, name: str) -> str:
     """Return the split of a set to measure on: the split in --on (dev or test) if the set has it, else the
     other one.
     """
@@ -46,7 +46,7 @@ def measured_on(setting: Setting, bench: Workbench, name: str) -> str:
 def measured_sets(setting: Setting, bench: Workbench) -> tuple[str, ...]:
     """Return the sets named with --set, or else the dev or test questions of every set."""
     named = sorted(name for name, parts in _splits(bench).items() if name and parts & set(MEASURED))
-    names = setting.sets or tuple(measured_on(setting, bench, name) for name in named)
+    names = setting.sets or tuple(measured_split(setting, bench, name) for name in named)
     if not names:
         raise BadInput("no question set of the study has dev or test questions; give one with --set")
     return names

@@ -15,7 +15,7 @@ from blindspot.backend.data.leaks import eligible_questions
 from blindspot.backend.experiments.hits import DenseHits
 from blindspot.backend.experiments.parts import Part, QuestionSelection
 from blindspot.backend.experiments.plan import Setting
-from blindspot.backend.experiments.trainings import CrossEncoder, DualEncoder, ScoresPart, TrainingData, found_by
+from blindspot.backend.experiments.trainings import CrossEncoder, DualEncoder, ScoresPart, TrainingData, run_of_model
 from blindspot.backend.experiments.workbench import Workbench
 from blindspot.db.errors import BadInput
 from blindspot.db.labels import Labels
@@ -25,7 +25,7 @@ DEVICES = 8
 
 
 @dataclass(frozen=True)
-class Steps:
+class RocketQASteps:
     """The models of one seed. batch: questions on one device."""
 
     setting: Setting
@@ -51,7 +51,7 @@ class Steps:
         Only training questions are searched, because every hit is judged.
         """
         questions = QuestionSelection(self.setting.train[0], limit=self.setting.data().limit, trains=True)
-        return found_by(self.cross_batch, questions, self.setting.depth)
+        return run_of_model(self.cross_batch, questions, self.setting.depth)
 
     @cached_property
     def judge(self) -> CrossEncoder:
@@ -86,7 +86,7 @@ class Steps:
         """Step 4: return a dual encoder whose training data also includes up to `limit` unlabelled questions. Their
         passages are labelled by the cross-encoder where it is confident.
         """
-        candidates = found_by(self.denoised, QuestionSelection("unlabelled"), self.setting.depth)
+        candidates = run_of_model(self.denoised, QuestionSelection("unlabelled"), self.setting.depth)
         free = TrainingData(
             questions=("unlabelled",),
             limit=limit,
@@ -121,15 +121,15 @@ class Steps:
         return 128 if self.batch * self.devices > 128 else None
 
 
-def steps_of(setting: Setting, start: Part | None = None) -> list[Steps]:
+def steps_by_seed(setting: Setting, start: Part | None = None) -> list[RocketQASteps]:
     """Return the steps for each seed. `--batches B` is the batch of one device; small runs use 2 questions on 2
     devices.
     """
     batch, devices = (2, 2) if setting.small else (setting.batches[0], DEVICES)
-    return [Steps(setting, seed, batch, devices, start) for seed in setting.seeds]
+    return [RocketQASteps(setting, seed, batch, devices, start) for seed in setting.seeds]
 
 
-def unlabelled(bench: Workbench) -> int:
+def unlabelled_question_count(bench: Workbench) -> int:
     """Return the number of unlabelled questions that may be used for training, without bad questions and questions that
     leak from dev or test.
     """
@@ -139,7 +139,7 @@ def unlabelled(bench: Workbench) -> int:
     return len(eligible_questions(bench, ("unlabelled",), bad).ids)
 
 
-def need_one_train(setting: Setting) -> None:
+def require_one_training_set(setting: Setting) -> None:
     """Raise BadInput if more than one training set is given."""
     if len(setting.train) != 1:
         raise BadInput("this experiment trains on one set of questions; name one with --train")

@@ -35,7 +35,7 @@ from blindspot.backend.evaluation.comparison import SURE
 from blindspot.backend.experiments.papers import OURS
 from blindspot.backend.experiments.parts import Part, former_names
 from blindspot.backend.experiments.plan import (
-    FORMER_WORDS,
+    FORMER_VERDICTS,
     MIN_SEEDS,
     NO_FINDING,
     Cell,
@@ -43,14 +43,14 @@ from blindspot.backend.experiments.plan import (
     ExperimentPlan,
     Measure,
     Setting,
-    word_of,
+    overall_verdict,
 )
 from blindspot.backend.experiments.workbench import Workbench
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import BadInput, Missing
 
 RESULT = "result.json"
-OWN = frozenset({"shares", "policy", "worth"})
+LABEL_BUDGET_SETTINGS = frozenset({"shares", "policy", "worth"})
 """Settings that are part of a result's key only in experiments that have them. So older results of the other
 experiments are still found.
 """
@@ -79,7 +79,9 @@ def run_experiment(
     with study.lock_part("experiments"):
         began, plan = time.monotonic(), chosen.plan(setting, bench)
         parts = list(dict.fromkeys(all_parts(plan)))
-        given_values = {key: value for key, value in asdict(setting).items() if key not in OWN - chosen.takes}
+        given_values = {
+            key: value for key, value in asdict(setting).items() if key not in LABEL_BUDGET_SETTINGS - chosen.takes
+        }
         made_of = [chosen.name, given_values, [bench.name(part) for part in parts], former_names(repr(plan.cells))]
         key = text_sha256(json.dumps(made_of, sort_keys=True))[:8]
         folder = study.path("experiments", f"{chosen.name}-{key}")
@@ -186,16 +188,16 @@ def read_result(path: Path) -> dict[str, Any]:
     current wording.
     """
     result = read_object(path)
-    former = {result["verdict"], *(claim["word"] for claim in result["claims"])} & FORMER_WORDS.keys()
+    former = {result["verdict"], *(claim["word"] for claim in result["claims"])} & FORMER_VERDICTS.keys()
     if not former:
         return result
-    claims = [{**claim, "word": FORMER_WORDS.get(claim["word"], claim["word"])} for claim in result["claims"]]
-    verdict: str = FORMER_WORDS.get(result["verdict"], result["verdict"])
+    claims = [{**claim, "word": FORMER_VERDICTS.get(claim["word"], claim["word"])} for claim in result["claims"]]
+    verdict: str = FORMER_VERDICTS.get(result["verdict"], result["verdict"])
     return {
         **result,
         "claims": claims,
         "verdict": verdict,
-        "sentence": _sentence(verdict, claims, result.get("paper", "")),
+        "sentence": _verdict_sentence(verdict, claims, result.get("paper", "")),
     }
 
 
@@ -245,7 +247,7 @@ def measure_plan(experiment: Experiment, setting: Setting, plan: ExperimentPlan,
             claims.append(
                 claim.judge_estimate(_estimate(ahead, values(ahead), units(ahead), bench, level), seeds, level)
             )
-    verdict = NO_FINDING if setting.small else word_of([claim["word"] for claim in claims])
+    verdict = NO_FINDING if setting.small else overall_verdict([claim["word"] for claim in claims])
     return {
         "experiment": experiment.name,
         **experiment.about._asdict(),
@@ -257,19 +259,19 @@ def measure_plan(experiment: Experiment, setting: Setting, plan: ExperimentPlan,
                 "row": cell.row,
                 "column": cell.column,
                 "published": cell.published,
-                **_figure_of(cell, values(cell), units(cell), bench),
+                **_cell_figure(cell, values(cell), units(cell), bench),
             }
             for cell in plan.cells
         ],
         "claims": claims,
         "verdict": verdict,
-        "sentence": _sentence(verdict, claims, experiment.about.paper),
+        "sentence": _verdict_sentence(verdict, claims, experiment.about.paper),
         "plot": asdict(plan.plot) if plan.plot else None,
         "notes": list(plan.notes),
     }
 
 
-def _figure_of(cell: Cell, values: np.ndarray, units: np.ndarray | None, bench: Workbench) -> dict[str, Any]:
+def _cell_figure(cell: Cell, values: np.ndarray, units: np.ndarray | None, bench: Workbench) -> dict[str, Any]:
     """Return the mean of a cell's values (seeds, items), its interval over seeds and items, and the mean
     for each seed.
     """
@@ -319,7 +321,7 @@ def _convention(plan: ExperimentPlan, confidence: float, unit: str) -> str:
     )
 
 
-def _sentence(verdict: str, claims: Sequence[Mapping[str, Any]], paper: str) -> str:
+def _verdict_sentence(verdict: str, claims: Sequence[Mapping[str, Any]], paper: str) -> str:
     if verdict == NO_FINDING:
         return (
             "This is no finding: --small only shows that the experiment runs. Its models are too small, and its "
@@ -338,8 +340,8 @@ def _prefixed_progress(progress: Progress | None, title: str) -> Progress | None
     if progress is None:
         return None
 
-    def report(done: int, total: int | None, doing: str) -> None:
-        progress(done, total, f"{title}: {doing}")
+    def report(completed: int, total: int | None, activity: str) -> None:
+        progress(completed, total, f"{title}: {activity}")
 
     return report
 

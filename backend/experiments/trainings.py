@@ -17,7 +17,7 @@ from blindspot.backend.training.training_settings import CrossEncoderSettings, D
 from blindspot.backend.training_sets.denoising import Thresholds, policy_named
 
 if TYPE_CHECKING:
-    from blindspot.backend.experiments.fine_tuning import Adapted
+    from blindspot.backend.experiments.fine_tuning import AdaptedTrainingData
     from blindspot.backend.experiments.workbench import Workbench
 
 
@@ -113,7 +113,7 @@ class TrainingData(Part):
         )
 
 
-class Joined:
+class ConcatenatedExamples:
     """The concatenated examples of several training sets."""
 
     def __init__(self, sets: Sequence[TrainingExamples]):
@@ -149,7 +149,7 @@ class DualEncoder(Model):
     """
 
     plural, what = "dual encoders", "a dual encoder"
-    data: tuple[TrainingData | Adapted, ...]
+    data: tuple[TrainingData | AdaptedTrainingData, ...]
     settings: DualEncoderSettings
     start: Part = StudyEncoder("minilm")
 
@@ -177,7 +177,7 @@ class DualEncoder(Model):
         return bench.settings.encoders[bench.name(self.start)]
 
 
-def found_by(model: DualEncoder, selection: QuestionSelection, k: int) -> DenseHits:
+def run_of_model(model: DualEncoder, selection: QuestionSelection, k: int) -> DenseHits:
     """Return a run of a trained dual encoder.
 
     If only the question tower was trained, the passage vectors are those of the initial model.
@@ -188,9 +188,9 @@ def found_by(model: DualEncoder, selection: QuestionSelection, k: int) -> DenseH
     return DenseHits(selection, k, Index(model.start), model) if same else DenseHits(selection, k, Index(model))
 
 
-def examples_of(bench: Workbench, data: Sequence[TrainingData | Adapted]) -> Joined:
+def examples_of(bench: Workbench, data: Sequence[TrainingData | AdaptedTrainingData]) -> ConcatenatedExamples:
     """Return the joined examples of finished training sets, with easy negatives."""
-    return Joined([each.examples(bench) for each in data])
+    return ConcatenatedExamples([each.examples(bench) for each in data])
 
 
 @dataclass(frozen=True)

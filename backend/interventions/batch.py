@@ -23,7 +23,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_of
 from blindspot.backend.interventions.edits import DOUBT, EDITS
 from blindspot.backend.interventions.explaining import ExplainedMiss, MissExplainer, TriedEdit
-from blindspot.backend.interventions.misses import dense_run, missed, shuffled
+from blindspot.backend.interventions.misses import dense_run, missed_questions, shuffle_questions
 from blindspot.backend.interventions.settings import MissesToExplain
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import Missing
@@ -31,7 +31,7 @@ from blindspot.db.records import Question
 
 FOLDER, RESULT = "interventions", "result.json"
 NONE = "none of the edits"
-SHARED = "no cause that a placebo would not share"
+SHARED_WITH_PLACEBO = "no cause that a placebo would not share"
 EXAMPLES = 3
 
 
@@ -40,7 +40,7 @@ class CauseCount:
     """How many misses have a cause, and how often its edit brings gold passages and placebos into the top k.
 
     Attributes:
-        cause: a cause, NONE or SHARED.
+        cause: a cause, NONE or SHARED_WITH_PLACEBO.
         edit: the edit that names it.
         named: share of the misses for which it is named, alone or beside others.
         smallest: share of the misses for which it is the smallest edit that is named.
@@ -79,10 +79,10 @@ def explain_misses(
     """
     opened, k = dense_run(study, run), settings.k
     found_in = None if settings.found_by is None else study.run(settings.found_by)
-    all_missed = _in_slice(study, run, missed(study, opened, k, found_in), settings.where, k)
+    all_missed = _in_slice(study, run, missed_questions(study, opened, k, found_in), settings.where, k)
     if not all_missed:
         raise Missing(f"run {run!r} misses none of these questions at k = {k}, so there is nothing to explain")
-    drawn = shuffled(all_missed, settings.seed)[: settings.limit]
+    drawn = shuffle_questions(all_missed, settings.seed)[: settings.limit]
     explainer = MissExplainer(
         study,
         str(opened.manifest["retriever"]),
@@ -91,7 +91,7 @@ def explain_misses(
         seed=settings.seed,
         k=k,
     )
-    explained = _explained(explainer, drawn, settings.minutes, progress)
+    explained = _explain_in_order(explainer, drawn, settings.minutes, progress)
     asked = {"run": run, **{key: value for key, value in asdict(settings).items() if key != "minutes"}}
     name = f"{run}-{text_sha256(json.dumps([asked, study.corpus.digest]))[:8]}"
     result = {
@@ -104,7 +104,7 @@ def explain_misses(
         "can_doubt": explainer.can_doubt,
         "unit": study.settings.unit,
         "units": units_of([each.question for each in explained], study.settings.unit).codes.tolist(),
-        "questions": [_record(each, k) for each in explained],
+        "questions": [_miss_record(each, k) for each in explained],
     }
     about = {
         "kind": "interventions",
@@ -119,37 +119,37 @@ def explain_misses(
     return result
 
 
-def _explained(
-    explainer: MissExplainer, drawn: Sequence[Question], minutes: float | None, progress: Progress | None
+def _explain_in_order(
+    explainer: MissExplainer, questions: Sequence[Question], minutes: float | None, progress: Progress | None
 ) -> list[ExplainedMiss]:
     """Explain the misses in their order, until the time limit is reached."""
     explained: list[ExplainedMiss] = []
     began = time.monotonic()
-    for block in explainer.explain(drawn):
+    for block in explainer.explain(questions):
         explained += block
         if progress is not None:
-            progress(len(explained), len(drawn), "editing and searching misses")
+            progress(len(explained), len(questions), "editing and searching misses")
         if minutes is not None and time.monotonic() - began > 60 * minutes:
             break
     return explained
 
 
-def _in_slice(study: Study, run: str, questions: Sequence[Question], where: str, k: int) -> list[Question]:
-    if not where:
+def _in_slice(study: Study, run: str, questions: Sequence[Question], expression: str, k: int) -> list[Question]:
+    if not expression:
         return list(questions)
     from blindspot.backend.evaluation.comparison import Comparison, measure
     from blindspot.backend.evaluation.slices import Facts
 
     measured = measure(study, run, "gold")
     itself = Comparison.of_runs(measured, measured)
-    mask = Facts(itself, k).mask(where)
+    mask = Facts(itself, k).mask(expression)
     inside = {question.id for question, is_in in zip(itself.questions, mask, strict=True) if is_in}
     return [question for question in questions if question.id in inside]
 
 
-def _record(miss: ExplainedMiss, k: int) -> dict[str, Any]:
+def _miss_record(miss: ExplainedMiss, k: int) -> dict[str, Any]:
     named = miss.named(k)
-    without = SHARED if miss.mending(k) else NONE
+    without = SHARED_WITH_PLACEBO if miss.mending(k) else NONE
     return {
         "id": miss.question.id,
         "question": miss.question.text,
@@ -159,12 +159,12 @@ def _record(miss: ExplainedMiss, k: int) -> dict[str, Any]:
         "cause": named[0].cause if named else without,
         "edit": named[0].name if named else None,
         "causes": [{"cause": edit.cause, "edit": edit.name, "tokens": edit.size} for edit in named],
-        "edits": {tried.name: _tried(tried) for tried in miss.tried},
-        "pairs": {tried.name: _tried(tried) for tried in miss.pairs},
+        "edits": {tried.name: _tried_record(tried) for tried in miss.tried},
+        "pairs": {tried.name: _tried_record(tried) for tried in miss.pairs},
     }
 
 
-def _tried(tried: TriedEdit) -> dict[str, Any]:
+def _tried_record(tried: TriedEdit) -> dict[str, Any]:
     return {
         "rank": tried.rank,
         "tokens": tried.size,
@@ -174,22 +174,22 @@ def _tried(tried: TriedEdit) -> dict[str, Any]:
 
 
 def cause_counts(result: dict[str, Any]) -> list[CauseCount]:
-    """Count the causes of a stored result, sorted by the difference between gold and placebo, largest first; SHARED and
-    NONE come last. Results of version 0.2 have no placebos, so their differences are None.
+    """Count the causes of a stored result, sorted by the difference between gold and placebo, largest first;
+    SHARED_WITH_PLACEBO and NONE come last. Results of version 0.2 have no placebos, so their differences are None.
     """
     rows = result["questions"]
     tried = [edit for edit in EDITS.values() if edit.name != DOUBT or result.get("can_doubt", True)]
-    counted = [_counted(result, edit.cause, edit.name) for edit in tried]
-    counted.sort(key=lambda each: -_or(each.difference.value, -2.0))
+    counted = [_count_cause(result, edit.cause, edit.name) for edit in tried]
+    counted.sort(key=lambda each: -_value_or(each.difference.value, -2.0))
     nothing = proportion(np.zeros(0, bool))
-    for cause in (SHARED, NONE):
+    for cause in (SHARED_WITH_PLACEBO, NONE):
         has = np.array([row["cause"] == cause for row in rows], bool)
         share = proportion(has, _units(result))
         counted.append(CauseCount(cause, "", share, share, nothing, nothing, nothing, nothing, _examples(rows, has)))
     return counted
 
 
-def _counted(result: dict[str, Any], cause: str, edit: str) -> CauseCount:
+def _count_cause(result: dict[str, Any], cause: str, edit: str) -> CauseCount:
     rows, k, units = result["questions"], result["k"], _units(result)
     first = np.array([row["cause"] == cause for row in rows], bool)
     named = first | np.array([any(each["edit"] == edit for each in row.get("causes", ())) for row in rows], bool)
@@ -230,12 +230,12 @@ def _units(result: dict[str, Any]) -> np.ndarray:
     return np.array(result.get("units", range(len(result["questions"]))), dtype=np.int64)
 
 
-def _examples(rows: Sequence[dict[str, Any]], wanted: np.ndarray) -> tuple[str, ...]:
-    return tuple(row["id"] for row, is_wanted in zip(rows, wanted, strict=True) if is_wanted)[:EXAMPLES]
+def _examples(rows: Sequence[dict[str, Any]], is_example: np.ndarray) -> tuple[str, ...]:
+    return tuple(row["id"] for row, is_wanted in zip(rows, is_example, strict=True) if is_wanted)[:EXAMPLES]
 
 
-def _or(value: float | None, other: float) -> float:
-    return other if value is None else value
+def _value_or(value: float | None, default: float) -> float:
+    return default if value is None else value
 
 
 def results(study: Study) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from itertools import combinations
 from blindspot.backend.evaluation.causes import LATE_SHARE, NAMESAKE_SHARE
 from blindspot.backend.evaluation.miss_facts import name_words, near_namesake
 from blindspot.backend.evaluation.question_facts import content_words
-from blindspot.backend.interventions.sentences import answer_sentence, contains, ends, sentences
+from blindspot.backend.interventions.sentences import answer_sentence, contains_words, is_complete, sentences
 from blindspot.backend.text.answers import (
     DEFAULT_RULE,
     has_answer,
@@ -34,7 +34,7 @@ PRONOUNS = {"he": "{}", "she": "{}", "it": "{}", "they": "{}", "his": "{}'s", "h
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class NeighbouringPieces:
     """The parts of a fact's sentence that are in the neighbouring passages: the text just before the gold passage, and
     the text just after it.
 
@@ -65,7 +65,7 @@ class MissedQuestion:
     plain: str | None = None
     stand_in: str | None = None
     rule: str = DEFAULT_RULE
-    cut: Pieces = Pieces()
+    cut: NeighbouringPieces = NeighbouringPieces()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Placebo:
 
     def in_passage(self, miss: MissedQuestion) -> MissedQuestion:
         """Return the miss with the gold passage replaced by this passage, and the answer by its word."""
-        return replace(self.with_pieces(miss), cut=Pieces())
+        return replace(self.with_pieces(miss), cut=NeighbouringPieces())
 
     def with_pieces(self, miss: MissedQuestion) -> MissedQuestion:
         """Return the same as `in_passage`, but keep the neighbouring texts that `join_pieces` adds."""
@@ -141,7 +141,7 @@ class Edit:
 
     name: str
     cause: str
-    does: str
+    description: str
     apply: Callable[[MissedQuestion], EditedMiss | None]
     stand_in: Callable[[Placebo, MissedQuestion], MissedQuestion] = Placebo.in_passage
     invents: bool = True
@@ -173,13 +173,13 @@ def statement(miss: MissedQuestion) -> EditedMiss | None:
     """
     whole = join_pieces(miss) or EditedMiss(miss.question.text, miss.gold, 0)
     parts, at = _answer(replace(miss, gold=whole.passage))
-    return None if at is None else _stating(miss, parts[at])
+    return None if at is None else _statement_passage(miss, parts[at])
 
 
 def other_statements(miss: MissedQuestion) -> list[EditedMiss]:
     """Return each of the passage's other sentences as a passage of its own, with the subject named."""
     parts, at = _answer(miss)
-    return [_stating(miss, part) for place, part in enumerate(parts) if place != at]
+    return [_statement_passage(miss, part) for place, part in enumerate(parts) if place != at]
 
 
 def join_pieces(miss: MissedQuestion) -> EditedMiss | None:
@@ -236,10 +236,10 @@ def is_late(miss: MissedQuestion) -> bool:
 def name_subject(miss: MissedQuestion) -> EditedMiss | None:
     """Insert the subject's name into the answer's sentence."""
     parts, at = _answer(miss)
-    if at is None or not miss.question.subject or contains(parts[at], miss.question.subject):
+    if at is None or not miss.question.subject or contains_words(parts[at], miss.question.subject):
         return None
-    parts[at] = _named(parts[at], miss.question.subject)
-    return _of_text(miss, " ".join(parts))
+    parts[at] = _with_subject_named(parts[at], miss.question.subject)
+    return _with_passage_text(miss, " ".join(parts))
 
 
 def put_words_in(miss: MissedQuestion) -> EditedMiss | None:
@@ -249,11 +249,11 @@ def put_words_in(miss: MissedQuestion) -> EditedMiss | None:
     known = content_words(miss.question.subject or "") | {w for a in miss.question.answers for w in content_words(a)}
     whole = f"{miss.gold.title} {miss.gold.text}"
     absent = [word for word in dict.fromkeys(spaced_tokens(nfd(asked)).split()) if word in content_words(asked) - known]
-    absent = [word for word in absent if not contains(whole, word)]
+    absent = [word for word in absent if not contains_words(whole, word)]
     if at is None or not absent:
         return None
     parts[at] = f"{' '.join(absent)}: {parts[at]}"
-    return _of_text(miss, " ".join(parts))
+    return _with_passage_text(miss, " ".join(parts))
 
 
 def give_own_title(miss: MissedQuestion) -> EditedMiss | None:
@@ -263,7 +263,7 @@ def give_own_title(miss: MissedQuestion) -> EditedMiss | None:
     subject, title = miss.question.subject, miss.gold.title
     if not subject or name_words(title) == name_words(subject):
         return None
-    text = renamed(miss.gold.text, title, subject) if title.strip() else miss.gold.text
+    text = replace_name(miss.gold.text, title, subject) if title.strip() else miss.gold.text
     passage = Passage(miss.gold.id, subject, text)
     changed = changed_tokens(_tokens("", miss.gold), _tokens("", passage))
     return EditedMiss(miss.question.text, passage, changed)
@@ -276,10 +276,12 @@ def rename_subject(miss: MissedQuestion) -> EditedMiss | None:
     near-namesake still count as higher-ranked, because renaming would have affected them too.
     """
     subject, name = miss.question.subject, miss.stand_in
-    if not subject or not name or not contains(miss.question.text, subject):
+    if not subject or not name or not contains_words(miss.question.text, subject):
         return None
-    question = renamed(miss.question.text, subject, name)
-    passage = Passage(miss.gold.id, renamed(miss.gold.title, subject, name), renamed(miss.gold.text, subject, name))
+    question = replace_name(miss.question.text, subject, name)
+    passage = Passage(
+        miss.gold.id, replace_name(miss.gold.title, subject, name), replace_name(miss.gold.text, subject, name)
+    )
     if passage == miss.gold or question == miss.question.text:
         return None
     changed = changed_tokens(_tokens(miss.question.text, miss.gold), _tokens(question, passage))
@@ -297,8 +299,8 @@ def keep_sentence(miss: MissedQuestion) -> EditedMiss | None:
     if at is None or len(parts) < 2:
         return None
     subject = miss.question.subject
-    text = _named(parts[at], subject) if subject and not contains(parts[at], subject) else parts[at]
-    return _of_text(miss, text)
+    text = _with_subject_named(parts[at], subject) if subject and not contains_words(parts[at], subject) else parts[at]
+    return _with_passage_text(miss, text)
 
 
 DOUBT = "doubt_gold"
@@ -358,12 +360,12 @@ question is about.
 """
 
 
-def does(names: str) -> str:
+def edit_in_words(names: str) -> str:
     """Describe an edit in words, or several edits whose names are joined by TOGETHER."""
-    return "; ".join(EDITS[name].does for name in names.split(TOGETHER))
+    return "; ".join(EDITS[name].description for name in names.split(TOGETHER))
 
 
-def edited(miss: MissedQuestion) -> dict[str, EditedMiss]:
+def applicable_edits(miss: MissedQuestion) -> dict[str, EditedMiss]:
     """Return the edits that apply to a miss, smallest first."""
     able = (name for name, edit in EDITS.items() if edit.where(miss))
     made = {name: result for name in able if (result := apply(name, miss)) is not None}
@@ -385,7 +387,7 @@ def apply(names: str, miss: MissedQuestion) -> EditedMiss | None:
     return made
 
 
-def pairs(names: Collection[str], miss: MissedQuestion) -> dict[str, EditedMiss]:
+def edit_pairs(names: Collection[str], miss: MissedQuestion) -> dict[str, EditedMiss]:
     """Apply every pair of these edits. Return the results by the joined names, smallest edit first."""
     able = [name for name in EDITS if name in names and name not in ALONE]
     joined = [TOGETHER.join(pair) for pair in combinations(able, 2)]
@@ -393,34 +395,38 @@ def pairs(names: Collection[str], miss: MissedQuestion) -> dict[str, EditedMiss]
     return dict(sorted(made.items(), key=lambda item: item[1].changed))
 
 
-def cut_off(miss: MissedQuestion, before: Passage | None, after: Passage | None) -> Pieces:
+def cut_off_pieces(
+    miss: MissedQuestion, previous_passage: Passage | None, next_passage: Passage | None
+) -> NeighbouringPieces:
     """Return the parts of the fact that are in the previous and next passage, if these have the gold passage's title.
 
     If the answer's sentence is split between two passages, this is the rest of the sentence. If the answer's sentence
     is the passage's complete first sentence and does not name the subject, this is the sentence before it.
     """
     parts, at = _answer(miss)
-    earlier = sentences(before.text) if before is not None and at == 0 else []
-    later = sentences(after.text) if after is not None and at == len(parts) - 1 else []
-    if earlier and not ends(earlier[-1]):
-        return Pieces(before=earlier[-1], size=LABEL)
-    if later and not ends(parts[-1]):
-        return Pieces(after=later[0], size=LABEL)
-    if earlier and not contains(parts[0], miss.question.subject or ""):
-        return Pieces(before=earlier[-1], size=len(earlier[-1].split()))
-    return Pieces()
+    earlier = sentences(previous_passage.text) if previous_passage is not None and at == 0 else []
+    later = sentences(next_passage.text) if next_passage is not None and at == len(parts) - 1 else []
+    if earlier and not is_complete(earlier[-1]):
+        return NeighbouringPieces(before=earlier[-1], size=LABEL)
+    if later and not is_complete(parts[-1]):
+        return NeighbouringPieces(after=later[0], size=LABEL)
+    if earlier and not contains_words(parts[0], miss.question.subject or ""):
+        return NeighbouringPieces(before=earlier[-1], size=len(earlier[-1].split()))
+    return NeighbouringPieces()
 
 
-def changed_tokens(before: Sequence[str], after: Sequence[str]) -> int:
+def changed_tokens(old_tokens: Sequence[str], new_tokens: Sequence[str]) -> int:
     """Count the tokens that were inserted, deleted or replaced."""
     return sum(
         max(end - start, new_end - new_start)
-        for tag, start, end, new_start, new_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+        for tag, start, end, new_start, new_end in SequenceMatcher(
+            None, old_tokens, new_tokens, autojunk=False
+        ).get_opcodes()
         if tag != "equal"
     )
 
 
-def renamed(text: str, subject: str, name: str) -> str:
+def replace_name(text: str, subject: str, name: str) -> str:
     """Replace a name in a text. If the name has several words, then also replace single occurrences of its last word by
     the last word of the new name.
     """
@@ -436,23 +442,23 @@ def _answer(miss: MissedQuestion) -> tuple[list[str], int | None]:
     return parts, answer_sentence(parts, miss.plain or miss.question.text, miss.question.answers, rule)
 
 
-def _named(sentence: str, subject: str) -> str:
+def _with_subject_named(sentence: str, subject: str) -> str:
     first, space, rest = sentence.partition(" ")
     form = PRONOUNS.get(first.lower())
     return f"{form.format(subject)}{space}{rest}" if form else f"{subject}: {sentence}"
 
 
-def _stating(miss: MissedQuestion, sentence: str) -> EditedMiss:
+def _statement_passage(miss: MissedQuestion, sentence: str) -> EditedMiss:
     """Return a sentence as a passage without a title, with the subject named and the answers removed."""
     subject = miss.question.subject
-    if subject and not contains(sentence, subject):
-        sentence = _named(sentence, subject)
+    if subject and not contains_words(sentence, subject):
+        sentence = _with_subject_named(sentence, subject)
     for answer in filter(None, miss.question.answers):
         sentence = re.sub(rf"(?<!\w){re.escape(answer)}(?!\w)", "", sentence, flags=re.IGNORECASE)
     return EditedMiss(miss.plain or miss.question.text, Passage(miss.gold.id, "", " ".join(sentence.split())), LABEL)
 
 
-def _of_text(miss: MissedQuestion, text: str) -> EditedMiss:
+def _with_passage_text(miss: MissedQuestion, text: str) -> EditedMiss:
     changed = changed_tokens(miss.gold.text.split(), text.split())
     return EditedMiss(miss.question.text, replace(miss.gold, text=text), changed)
 

@@ -22,15 +22,15 @@ from blindspot.backend.interventions.edits import (
     TOGETHER,
     EditedMiss,
     MissedQuestion,
+    applicable_edits,
     apply,
-    cut_off,
-    edited,
+    cut_off_pieces,
+    edit_pairs,
     other_statements,
-    pairs,
 )
-from blindspot.backend.interventions.misses import Wordings, shuffled
+from blindspot.backend.interventions.misses import Wordings, shuffle_questions
 from blindspot.backend.interventions.placebos import PLACEBOS, edited_placebos, placebos
-from blindspot.backend.interventions.searching import Attempt, Reached, reached
+from blindspot.backend.interventions.searching import Attempt, PassageRank, ranks_of_passages
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.encoder import VECTOR_SETTINGS
 from blindspot.backend.retrieval.new_passages import NewPassages
@@ -40,9 +40,9 @@ from blindspot.db.connection import PerThread, write_transaction
 from blindspot.db.errors import Missing
 from blindspot.db.records import Passage, Question
 
-ABOVE = 100  # passages at the top that an edit looks at
+PASSAGES_ABOVE = 100  # passages at the top that an edit looks at
 PER_BLOCK = 64  # misses whose texts are encoded in one batch, and which one pass over the index ranks
-BEATEN = 0.75
+SHARE_BEATEN = 0.75
 """If after an edit the gold passage ranks above at least this share of a miss's placebos, the edit names a cause. If
 the answer's sentence beats this share of other sentences, the passage counts as stating what the question asks.
 """
@@ -50,8 +50,8 @@ CONTROLS, FEWEST_CONTROLS = 30, 10
 """The rule for doubtful gold is first tried on found questions: how many of them are drawn, and how many are needed
 before the rule may name a cause.
 """
-FOUND_AT = 5  # a question whose gold passage has this rank or a better one is found
-FEW = 3  # placebos of an edit that does not mend the miss
+FOUND_RANK = 5  # a question whose gold passage has this rank or a better one is found
+FEW_PLACEBOS = 3  # placebos of an edit that does not mend the miss
 FILE = "edit_ranks.db"
 INDEX_KEYS = (
     "model_hash",
@@ -89,7 +89,7 @@ class TriedEdit:
     title: str
     text: str
     removed: int
-    placebos: tuple[Reached | None, ...]
+    placebos: tuple[PassageRank | None, ...]
     counted: str | None = None
 
     @property
@@ -97,19 +97,19 @@ class TriedEdit:
         return EDITS[self.name].cause
 
     @property
-    def beaten(self) -> int:
+    def placebos_beaten(self) -> int:
         """The number of placebos that have a lower score than the gold passage after the edit."""
         return sum(each is None or self.score > each.score for each in self.placebos)
 
     @property
     def beats_placebos(self) -> bool:
-        """Whether the gold passage scores higher than at least the share BEATEN of the placebos; False if there are no
-        placebos. For the edit DOUBT it is the opposite: the gold label is doubtful if its sentence does not score
-        higher than that share of sentences that do not answer the question.
+        """Whether the gold passage scores higher than at least the share SHARE_BEATEN of the placebos; False if there
+        are no placebos. For the edit DOUBT it is the opposite: the gold label is doubtful if its sentence does not
+        score higher than that share of sentences that do not answer the question.
         """
         if self.name == DOUBT:
-            return self.beaten < BEATEN * len(self.placebos)
-        return bool(self.placebos) and self.beaten >= BEATEN * len(self.placebos)
+            return self.placebos_beaten < SHARE_BEATEN * len(self.placebos)
+        return bool(self.placebos) and self.placebos_beaten >= SHARE_BEATEN * len(self.placebos)
 
     def lifted(self, k: int) -> int:
         """Return how many placebos the edit brings into the top k."""
@@ -163,7 +163,8 @@ class MissExplainer:
     Args:
         dense: the open index of this encoder, if the caller has it.
         placebos: of each miss. seed: of their draw. k: an edit that does not bring the gold passage into the top k cannot
-            name a cause, so it gets FEW placebos, whose mean share is as unbiased; None gives every edit all of them.
+            name a cause, so it gets FEW_PLACEBOS placebos, whose mean share is as unbiased; None gives every edit all
+            of them.
     """
 
     def __init__(
@@ -192,33 +193,33 @@ class MissExplainer:
         understands. Return the number of these questions whose gold the rule doubts, and the number of questions
         checked.
         """
-        drawn = shuffled([each for each in self.study.questions.all() if each.gold], self.seed)[: 4 * CONTROLS]
+        drawn = shuffle_questions([each for each in self.study.questions.all() if each.gold], self.seed)[: 4 * CONTROLS]
         present = find_ordinals(self.study.corpus, tuple({id for each in drawn for id in each.gold}))
         drawn = [each for each in drawn if any(id in present for id in each.gold)]
         if not drawn:
             return 0, 0
         vectors = question_vectors(self.study, self.dense, [each.text for each in drawn])
-        found = [each for each in self._missed(drawn, vectors) if each.rank <= FOUND_AT][:CONTROLS]
+        found = [each for each in self._load_misses(drawn, vectors) if each.rank <= FOUND_RANK][:CONTROLS]
         own = [(each, one) for each in found if (one := apply(DOUBT, each.miss)) is not None]
         tries = [
-            [_Try(one, each.miss.gold, each.row, each.gold_rows), *self._placebo_tries(each, {DOUBT: 0})[DOUBT]]
+            [_Attempt(one, each.miss.gold, each.row, each.gold_rows), *self._placebo_attempts(each, {DOUBT: 0})[DOUBT]]
             for each, one in own
         ]
         asked = [one for of_question in tries for one in of_question if one is not None]
-        reached_by = dict(zip(map(id, asked), self._reached(asked), strict=True))
+        reached_by = dict(zip(map(id, asked), self._ranks_of_attempts(asked), strict=True))
         doubted = 0
         for (each, one), of_question in zip(own, tries, strict=True):
             places = [None if made is None else reached_by[id(made)] for made in of_question]
-            doubted += _tried(each.miss, DOUBT, one, places).beats_placebos
+            doubted += _tried_edit(each.miss, DOUBT, one, places).beats_placebos
         return doubted, len(found)
 
     @property
     def can_doubt(self) -> bool:
-        """Return whether doubtful gold may be named as a cause. The rule must doubt at most the share 1 - BEATEN of the
-        questions that the encoder finds.
+        """Return whether doubtful gold may be named as a cause. The rule must doubt at most the share 1 - SHARE_BEATEN
+        of the questions that the encoder finds.
         """
         doubted, found = self.doubted_controls
-        return found >= FEWEST_CONTROLS and doubted <= (1 - BEATEN) * found
+        return found >= FEWEST_CONTROLS and doubted <= (1 - SHARE_BEATEN) * found
 
     def explain(self, questions: Sequence[Question]) -> Iterator[list[ExplainedMiss]]:
         """Yield the questions' explanations, a block at a time. Ranks that are already stored are not computed again.
@@ -230,31 +231,33 @@ class MissExplainer:
 
     def _block(self, questions: Sequence[Question]) -> list[ExplainedMiss]:
         vectors = question_vectors(self.study, self.dense, [question.text for question in questions])
-        found = self._missed(questions, vectors)
-        own = [self._own_tries(each) for each in found]
+        found = self._load_misses(questions, vectors)
+        own = [self._gold_attempts(each) for each in found]
         asked = [each for of_miss in own for each in of_miss.values()]
-        reached_by = dict(zip(map(id, asked), self._reached(asked), strict=True))
+        reached_by = dict(zip(map(id, asked), self._ranks_of_attempts(asked), strict=True))
         both = [
-            self._pair_tries(each, {name: reached_by[id(one)].rank for name, one in of_miss.items() if name != DOUBT})
+            self._pair_attempts(
+                each, {name: reached_by[id(one)].rank for name, one in of_miss.items() if name != DOUBT}
+            )
             for each, of_miss in zip(found, own, strict=True)
         ]
         asked = [each for of_miss in both for each in of_miss.values()]
-        reached_by |= dict(zip(map(id, asked), self._reached(asked), strict=True))
+        reached_by |= dict(zip(map(id, asked), self._ranks_of_attempts(asked), strict=True))
         for of_miss, of_pairs in zip(own, both, strict=True):
             reach = {name: (each, reached_by[id(each)].rank) for name, each in of_pairs.items()}
-            of_miss |= _furthest(
+            of_miss |= _pairs_that_improve(
                 {name: of_pair for name, of_pair in reach.items() if of_pair[1] <= (self.k or of_pair[1])}
             )
         controls = [
-            self._placebo_tries(each, {name: reached_by[id(one)].rank for name, one in of_miss.items()})
+            self._placebo_attempts(each, {name: reached_by[id(one)].rank for name, one in of_miss.items()})
             for each, of_miss in zip(found, own, strict=True)
         ]
         asked = [one for of_miss in controls for made in of_miss.values() for one in made if one is not None]
-        reached_by |= dict(zip(map(id, asked), self._reached(asked), strict=True))
+        reached_by |= dict(zip(map(id, asked), self._ranks_of_attempts(asked), strict=True))
         explained = []
         for each, of_miss, of_placebos in zip(found, own, controls, strict=True):
             tried = [
-                _tried(
+                _tried_edit(
                     each.miss,
                     name,
                     one.edited,
@@ -278,10 +281,10 @@ class MissExplainer:
             )
         return explained
 
-    def _missed(self, questions: Sequence[Question], vectors: np.ndarray) -> list[_Missed]:
+    def _load_misses(self, questions: Sequence[Question], vectors: np.ndarray) -> list[_LoadedMiss]:
         """Return for each question the data that the edits need."""
         dense, corpus = self.dense, self.study.corpus
-        hits = dense.search_vectors(vectors, min(ABOVE, len(corpus)))
+        hits = dense.search_vectors(vectors, min(PASSAGES_ABOVE, len(corpus)))
         misses, before, rows_of = [], [], []
         for number, question in enumerate(questions):
             rows = sorted(set(find_ordinals(corpus, question.gold).values()))
@@ -305,66 +308,74 @@ class MissExplainer:
                 self.wordings.stand_in(question),
                 self.rule,
             )
-            misses.append(replace(miss, cut=cut_off(miss, same.get(best - 1), same.get(best + 1))))
+            misses.append(replace(miss, cut=cut_off_pieces(miss, same.get(best - 1), same.get(best + 1))))
             rows_of.append((best, rows))
             before.append(Attempt(number, np.asarray(dense.vectors[best]), rows))
-        present = reached(dense.vectors, vectors, before, self.similarity)
+        present = ranks_of_passages(dense.vectors, vectors, before, self.similarity)
         return [
-            _Missed(miss, best, rows, now.rank)
+            _LoadedMiss(miss, best, rows, now.rank)
             for miss, (best, rows), now in zip(misses, rows_of, present, strict=True)
         ]
 
-    def _own_tries(self, miss: _Missed) -> dict[str, _Try]:
+    def _gold_attempts(self, miss: _LoadedMiss) -> dict[str, _Attempt]:
         """Return the edits that apply to the gold passage, by name."""
         return {
-            name: _Try(own, miss.miss.gold, miss.row, miss.gold_rows)
-            for name, own in edited(miss.miss).items()
+            name: _Attempt(own, miss.miss.gold, miss.row, miss.gold_rows)
+            for name, own in applicable_edits(miss.miss).items()
             if name != DOUBT or self.can_doubt
         }
 
-    def _pair_tries(self, each: _Missed, ranks: Mapping[str, int]) -> dict[str, _Try]:
+    def _pair_attempts(self, loaded_miss: _LoadedMiss, ranks: Mapping[str, int]) -> dict[str, _Attempt]:
         """Return pairs of edits that each improve the gold passage's rank; {} if a single edit already brings it into
         the top k.
         """
         if min(ranks.values(), default=1) <= (self.k or 1):
             return {}
-        closer = [name for name, rank in ranks.items() if rank < each.rank]
-        made = pairs(closer, each.miss)
-        return {name: _Try(own, each.miss.gold, each.row, each.gold_rows) for name, own in made.items()}
+        closer = [name for name, rank in ranks.items() if rank < loaded_miss.rank]
+        made = edit_pairs(closer, loaded_miss.miss)
+        return {
+            name: _Attempt(own, loaded_miss.miss.gold, loaded_miss.row, loaded_miss.gold_rows)
+            for name, own in made.items()
+        }
 
-    def _placebo_tries(self, each: _Missed, ranks: Mapping[str, int]) -> dict[str, list[_Try | None]]:
+    def _placebo_attempts(self, loaded_miss: _LoadedMiss, ranks: Mapping[str, int]) -> dict[str, list[_Attempt | None]]:
         """Return the same edits applied to the miss's placebos. ranks: the rank of the gold passage after each edit."""
-        miss, answers = each.miss, self.wordings.answers.get(each.miss.question.relation, ())
-        drawn = placebos(miss, self.study.corpus, each.gold_rows, answers, self.placebos, self.seed)
+        miss, answers = loaded_miss.miss, self.wordings.answers.get(loaded_miss.miss.question.relation, ())
+        drawn = placebos(miss, self.study.corpus, loaded_miss.gold_rows, answers, self.placebos, self.seed)
         tries = {}
         for name, rank in ranks.items():
-            given = drawn if self.k is None or rank <= self.k or name == DOUBT else drawn[:FEW]
+            given = drawn if self.k is None or rank <= self.k or name == DOUBT else drawn[:FEW_PLACEBOS]
             tries[name] = [
-                None if other is None else _Try(other, placebo.passage, placebo.row, [*each.gold_rows, placebo.row])
+                None
+                if other is None
+                else _Attempt(other, placebo.passage, placebo.row, [*loaded_miss.gold_rows, placebo.row])
                 for other, placebo in zip(edited_placebos(name, miss, given), given, strict=True)
             ]
             if name == DOUBT:
-                tries[name] += [_Try(other, miss.gold, each.row, each.gold_rows) for other in other_statements(miss)]
+                tries[name] += [
+                    _Attempt(other, miss.gold, loaded_miss.row, loaded_miss.gold_rows)
+                    for other in other_statements(miss)
+                ]
         return tries
 
-    def _reached(self, tries: Sequence[_Try]) -> list[Reached]:
+    def _ranks_of_attempts(self, attempts: Sequence[_Attempt]) -> list[PassageRank]:
         """Return the rank and score of each edited passage. Known results are read from the store."""
-        keys = [self._key(each) for each in tries]
+        keys = [self._key(each) for each in attempts]
         folder = self.study.path("indexes", self.dense.name)
         if not os.access(folder, os.W_OK):
-            return self._computed(tries)
+            return self._compute_ranks(attempts)
         store = PerThread(folder / FILE)
         try:
             store.connection.executescript(_SCHEMA)
             known = {
-                key: Reached(rank, score)
+                key: PassageRank(rank, score)
                 for key, rank, score in store.connection.execute(
                     "SELECT key, rank, score FROM reached WHERE key IN (SELECT value FROM json_each(?))",
                     (json.dumps(keys),),
                 )
             }
-            absent = {key: each for key, each in zip(keys, tries, strict=True) if key not in known}
-            new = dict(zip(absent, self._computed(list(absent.values())), strict=True))
+            absent = {key: each for key, each in zip(keys, attempts, strict=True) if key not in known}
+            new = dict(zip(absent, self._compute_ranks(list(absent.values())), strict=True))
             with write_transaction(store.connection) as connection:
                 connection.executemany(
                     "INSERT OR IGNORE INTO reached VALUES (?, ?, ?)",
@@ -374,8 +385,8 @@ class MissExplainer:
         finally:
             store.close()
 
-    def _key(self, tried: _Try) -> str:
-        manifest, edited = self.dense.manifest, tried.edited
+    def _key(self, attempt: _Attempt) -> str:
+        manifest, edited = self.dense.manifest, attempt.edited
         content = [
             [manifest.get(key) for key in INDEX_KEYS],
             edited.question,
@@ -385,18 +396,20 @@ class MissExplainer:
             sorted(edited.still_above),
             edited.ignored,
             edited.new_gold,
-            list(tried.without),
+            list(attempt.without),
         ]
         return hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()
 
-    def _computed(self, tries: Sequence[_Try]) -> list[Reached]:
+    def _compute_ranks(self, tries: Sequence[_Attempt]) -> list[PassageRank]:
         if not tries:
             return []
         texts = list(dict.fromkeys(each.edited.question for each in tries))
         vectors = question_vectors(self.study, self.dense, texts)
         places = {text: number for number, text in enumerate(texts)}
-        encoded = self._encoded(list(dict.fromkeys(each.edited.passage for each in tries if each.needs_encoding)))
-        ignored = self._named_rows(
+        encoded = self._encode_passages(
+            list(dict.fromkeys(each.edited.passage for each in tries if each.needs_encoding))
+        )
+        ignored = self._rows_naming(
             {(places[each.edited.question], each.edited.ignored) for each in tries if each.edited.ignored}, vectors
         )
         attempts = []
@@ -416,20 +429,22 @@ class MissExplainer:
                     len(edited.still_above),
                 )
             )
-        return reached(self.dense.vectors, vectors, attempts, self.similarity)
+        return ranks_of_passages(self.dense.vectors, vectors, attempts, self.similarity)
 
-    def _encoded(self, passages: Sequence[Passage]) -> dict[Passage, np.ndarray]:
+    def _encode_passages(self, passages: Sequence[Passage]) -> dict[Passage, np.ndarray]:
         """Return the vector of each passage, (d,) float16, encoding all passages in one batch."""
         return dict(zip(passages, self._new_passages.encode(passages), strict=True)) if passages else {}
 
-    def _named_rows(self, asked: set[tuple[int, str]], vectors: np.ndarray) -> dict[tuple[int, str], list[int]]:
+    def _rows_naming(self, names: set[tuple[int, str]], vectors: np.ndarray) -> dict[tuple[int, str], list[int]]:
         """Return for each (question, name) the top-ranked passages whose title contains the name."""
-        if not asked:
+        if not names:
             return {}
-        pairs = sorted(asked)
-        hits = self.dense.search_vectors(vectors[[number for number, _ in pairs]], min(ABOVE, len(self.study.corpus)))
+        asked_pairs = sorted(names)
+        hits = self.dense.search_vectors(
+            vectors[[number for number, _ in asked_pairs]], min(PASSAGES_ABOVE, len(self.study.corpus))
+        )
         result = {}
-        for (number, name), ordinals in zip(pairs, hits.ordinals, strict=True):
+        for (number, name), ordinals in zip(asked_pairs, hits.ordinals, strict=True):
             rows = [int(row) for row in ordinals if row >= 0]
             words = set(name_words(name))
             titles = zip(rows, self.study.corpus.passages(rows), strict=True)
@@ -438,7 +453,7 @@ class MissExplainer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Missed:
+class _LoadedMiss:
     """A miss, with the row of its best gold passage, the rows of all its gold passages, and the rank of the
     best one.
     """
@@ -450,7 +465,7 @@ class _Missed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Try:
+class _Attempt:
     """An edit whose effect is to be measured. stored, row: the passage before the edit, and its row. without: rows that
     are never ranked.
     """
@@ -470,7 +485,7 @@ class _Try:
         return self.row if self.edited.new_gold is None else self.edited.new_gold
 
 
-def _furthest(found: Mapping[str, tuple[_Try, int]]) -> dict[str, _Try]:
+def _pairs_that_improve(found: Mapping[str, tuple[_Attempt, int]]) -> dict[str, _Attempt]:
     """Return the pairs that reach a better rank than every smaller pair. found: maps each pair to its edit and rank,
     smallest first.
     """
@@ -481,8 +496,8 @@ def _furthest(found: Mapping[str, tuple[_Try, int]]) -> dict[str, _Try]:
     return kept
 
 
-def _tried(miss: MissedQuestion, name: str, edited: EditedMiss, found: Sequence[Reached | None]) -> TriedEdit:
-    own, *others = found
+def _tried_edit(miss: MissedQuestion, name: str, edited: EditedMiss, ranks: Sequence[PassageRank | None]) -> TriedEdit:
+    own, *others = ranks
     assert own is not None
     titles = dict(miss.above)
     return TriedEdit(

@@ -13,7 +13,7 @@ from blindspot.db.errors import Missing
 from blindspot.db.records import Question
 
 
-def editable(study: Study, runs: Sequence[str]) -> dict[str, str]:
+def explainable_runs(study: Study, runs: Sequence[str]) -> dict[str, str]:
     """Return the runs whose misses this process can explain, with their encoders; {} if a separate service does the
     searching.
     """

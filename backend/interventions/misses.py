@@ -91,7 +91,7 @@ def dense_run(study: Study, name: str) -> Run:
     return run
 
 
-def missed(study: Study, run: Run, k: int, found_by_run: Run | None = None) -> list[Question]:
+def missed_questions(study: Study, run: Run, k: int, found_by_run: Run | None = None) -> list[Question]:
     """Return the questions whose gold passages are all outside the run's top k, in the run's order.
 
     Questions without a gold passage in the collection are left out.
@@ -105,7 +105,7 @@ def missed(study: Study, run: Run, k: int, found_by_run: Run | None = None) -> l
         if not 1 <= k <= each.hits.k:
             raise BadInput(f"k must be from 1 to {each.hits.k}, the hits per question of run {each.name!r}, not {k}")
     questions = study.questions.with_ids(run.question_ids)
-    found, n_gold = _found(study, run, questions, k)
+    found, n_gold = _found_gold(study, run, questions, k)
     wanted = (n_gold > 0) & ~found
     if found_by_run is not None:
         rows = {id: row for row, id in enumerate(found_by_run.question_ids)}
@@ -119,19 +119,19 @@ def missed(study: Study, run: Run, k: int, found_by_run: Run | None = None) -> l
     return [question for question, is_missed in zip(questions, wanted, strict=True) if is_missed]
 
 
-def _found(study: Study, run: Run, questions: Sequence[Question], k: int) -> tuple[np.ndarray, np.ndarray]:
+def _found_gold(study: Study, run: Run, questions: Sequence[Question], k: int) -> tuple[np.ndarray, np.ndarray]:
     is_gold, n_gold = gold_matrix(study.corpus, np.asarray(run.hits.ordinals), questions)
     return success_from_ranks(first_hit(is_gold), k), n_gold
 
 
-def shuffled(questions: Sequence[Question], seed: int) -> list[Question]:
+def shuffle_questions(questions: Sequence[Question], seed: int) -> list[Question]:
     """Return the questions in a random order that depends only on their ids and the seed, so that every prefix is a
     random sample.
     """
     return sorted(questions, key=lambda question: text_key(f"{seed}\0{question.id}"))
 
 
-def known(study: Study, ids: Sequence[str]) -> list[Question]:
+def questions_with_gold(study: Study, ids: Sequence[str]) -> list[Question]:
     """Return questions by id. Raises Missing for an unknown id, or a question without gold passages."""
     questions = study.questions.with_ids(ids)
     bare = next((question.id for question in questions if not question.gold), None)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from blindspot.db.corpus import Corpus
     from blindspot.db.records import Passage
 
-JOINING = "join_pieces"  # its placebos get the pieces beside the gold passage
+JOIN_EDIT = "join_pieces"  # its placebos get the pieces beside the gold passage
 DRAWS = 8  # passages drawn for each placebo; those that answer, name the subject or have no words are passed over
 """After the edit, a passage that has words of the question would state the fact about another entity. Such passages are
 used as placebos only if there are too few others.
@@ -58,7 +58,7 @@ def placebos(
             question.subject and mentions_subject(passage, question)
         ):
             continue
-        word = None if place is None else _word(passage, place)
+        word = None if place is None else _sentence_word(passage, place)
         if place is not None and word is None:
             continue
         answers = others[int(random.integers(len(others)))] if others else ()
@@ -71,15 +71,15 @@ def edited_placebos(name: str, miss: MissedQuestion, placebos: Sequence[Placebo]
     """Apply an edit of a miss, or several edits together, to its placebos. The result is None for a placebo in which
     there is nothing to change.
     """
-    stand_in = EDITS[JOINING if JOINING in name else name.split(TOGETHER)[0]].stand_in
+    stand_in = EDITS[JOIN_EDIT if JOIN_EDIT in name else name.split(TOGETHER)[0]].stand_in
     return [apply(name, stand_in(placebo, miss)) for placebo in placebos]
 
 
-def _word(passage: Passage, place: int) -> str | None:
-    """Return a word of the passage's sentence number `place` (or of its last sentence if there are fewer): the last
-    name in the sentence, or else its longest word.
+def _sentence_word(passage: Passage, sentence_index: int) -> str | None:
+    """Return a word of the passage's sentence number `sentence_index` (or of its last sentence if there are fewer): the
+    last name in the sentence, or else its longest word.
     """
     parts = sentences(passage.text)
-    found = re.findall(r"[^\W\d_]{3,}", parts[min(place, len(parts) - 1)]) if parts else []
+    found = re.findall(r"[^\W\d_]{3,}", parts[min(sentence_index, len(parts) - 1)]) if parts else []
     names = [word for word in found[1:] if word[0].isupper()]
     return names[-1] if names else max(found, key=len, default=None)

@@ -28,14 +28,16 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class PassageRank:
     """The rank and the score of a passage for a question."""
 
     rank: int
     score: float
 
 
-def reached(vectors: np.ndarray, questions: np.ndarray, attempts: Sequence[Attempt], similarity: str) -> list[Reached]:
+def ranks_of_passages(
+    vectors: np.ndarray, questions: np.ndarray, attempts: Sequence[Attempt], similarity: str
+) -> list[PassageRank]:
     """Return the rank and score of each attempt's passage. The rank is 1 + the number of stored passages with a higher
     score.
 
@@ -67,7 +69,7 @@ def reached(vectors: np.ndarray, questions: np.ndarray, attempts: Sequence[Attem
             here = left_out[(left_out >= start) & (left_out < start + len(rows))] - start
             is_above = scores[question] > thresholds[number]
             result[number] += int(is_above.sum()) - int(is_above[torch.from_numpy(here)].sum())
-    return [Reached(int(rank), float(score)) for rank, score in zip(result, own, strict=True)]
+    return [PassageRank(int(rank), float(score)) for rank, score in zip(result, own, strict=True)]
 
 
 def _scores(questions: np.ndarray, passages: np.ndarray, similarity: str) -> np.ndarray:

@@ -27,26 +27,26 @@ def sentences(text: str) -> list[str]:
     return parts
 
 
-def ends(sentence: str) -> bool:
+def is_complete(sentence: str) -> bool:
     """Return whether a sentence is complete, that is, ends with a full stop or similar punctuation."""
     return bool(_LAST.search(sentence))
 
 
-def answer_sentence(parts: Iterable[str], question: str, answers: Iterable[str], rule: str) -> int | None:
+def answer_sentence(sentence_texts: Iterable[str], question: str, answers: Iterable[str], rule: str) -> int | None:
     """Return the index of the sentence that contains an answer and shares the most content words with the question.
     Ties go to the first such sentence; None if no sentence contains an answer.
     """
     answers, words = list(answers), content_words(question)
     best, best_shared = None, -1
-    for index, sentence in enumerate(parts):
+    for index, sentence in enumerate(sentence_texts):
         if has_answer(sentence, answers, rule):
-            shared = sum(contains(sentence, word) for word in words)
+            shared = sum(contains_words(sentence, word) for word in words)
             if shared > best_shared:
                 best, best_shared = index, shared
     return best
 
 
-def contains(text: str, words: str) -> bool:
+def contains_words(text: str, searched_words: str) -> bool:
     """Return whether a text contains these words consecutively, compared token by token and ignoring case."""
-    phrase = spaced_tokens(nfd(words))
+    phrase = spaced_tokens(nfd(searched_words))
     return not phrase.isspace() and phrase in spaced_tokens(nfd(text))

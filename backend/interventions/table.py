@@ -8,7 +8,7 @@ from blindspot.backend.core.result_table import Column, ResultTable
 from blindspot.backend.core.units import count_with_units
 from blindspot.backend.interventions.batch import cause_counts
 from blindspot.backend.interventions.edits import EDITS
-from blindspot.backend.interventions.explaining import BEATEN, FEWEST_CONTROLS
+from blindspot.backend.interventions.explaining import FEWEST_CONTROLS, SHARE_BEATEN
 from blindspot.backend.text.number_words import quantity
 
 COLUMNS = (
@@ -28,7 +28,7 @@ def cause_table(result: dict[str, Any]) -> ResultTable:
     rows = [
         [
             each.cause.replace("_", " "),
-            EDITS[each.edit].does if each.edit else None,
+            EDITS[each.edit].description if each.edit else None,
             round((each.named.value or 0) * each.named.n),
             each.named,
             each.gold,
@@ -69,7 +69,7 @@ def _named_note(result: dict[str, Any]) -> str:
         return "This was computed by an older version, which used no placebos and named only the smallest edit: run `blindspot why` again."
     return (
         "Named: the edit brings the gold passage into the top k, and closer to the question than at least "
-        f"{BEATEN:.0%} of {quantity(count, 'placebo')} of this question. A miss may have several named causes. If no single edit is enough, but two together are, both are named. {_doubt_note(result)}"
+        f"{SHARE_BEATEN:.0%} of {quantity(count, 'placebo')} of this question. A miss may have several named causes. If no single edit is enough, but two together are, both are named. {_doubt_note(result)}"
     )
 
 
@@ -77,7 +77,7 @@ def _doubt_note(result: dict[str, Any]) -> str:
     doubted, found = result.get("doubted_controls", (0, 0))
     rule = (
         "Doubtful gold: without the answer, the sentence with the answer is closer to the question than fewer than "
-        f"{BEATEN:.0%} of the passage's other sentences and those of placebos, the subject named in each."
+        f"{SHARE_BEATEN:.0%} of the passage's other sentences and those of placebos, the subject named in each."
     )
     if result.get("can_doubt", True):
         return rule + (f" It doubts {doubted:,} of {found:,} questions that the encoder finds." if found else "")
@@ -88,5 +88,5 @@ def _doubt_note(result: dict[str, Any]) -> str:
         )
     return (
         f"Doubtful gold is not named: its rule doubts {doubted:,} of {found:,} questions that the encoder finds, and at most "
-        f"{1 - BEATEN:.0%} may be. Only judging can decide this: use a gold check on Compare or Training."
+        f"{1 - SHARE_BEATEN:.0%} may be. Only judging can decide this: use a gold check on Compare or Training."
     )

@@ -150,10 +150,10 @@ class Cards:
 
 
 def _candidate_dict(
-    candidate: Candidate, passage: Passage, question: Question, place: int, candidates: Sequence[Candidate]
+    candidate: Candidate, passage: Passage, question: Question, position: int, candidates: Sequence[Candidate]
 ) -> dict[str, Any]:
     group = candidate.near_duplicates
-    twin = next((other for other in range(place) if candidates[other].near_duplicates == group), None)
+    twin = next((other for other in range(position) if candidates[other].near_duplicates == group), None)
     where = "" if candidate.run is None else f"{candidate.run}, rank {candidate.rank}, score {candidate.score:.4g}"
     return {
         "passage": candidate.passage,

@@ -47,7 +47,7 @@ def reassignment_sentence(result: Reassignment) -> str:
 
 
 def _waiting_sentence(
-    count: int, holder: str | None, names: Sequence[str], missing: int, known_names: dict[str, Person]
+    count: int, holder: str | None, names: Sequence[str], missing_names: int, known_names: dict[str, Person]
 ) -> str:
     questions = quantity(count, "question")
     if holder is not None:
@@ -55,10 +55,10 @@ def _waiting_sentence(
         if holder in names:
             return f"{questions} {verb} reserved for {holder}."
         return f"{questions} {verb} reserved for {holder}, who {_waiting_reason(known_names.get(holder), count)}."
-    if len(names) >= missing:
-        more = "" if missing == 1 else f"{missing} of "
+    if len(names) >= missing_names:
+        more = "" if missing_names == 1 else f"{missing_names} of "
         return f"{questions} {noun_form(count, 'waits', 'wait')} for {more}{_any_of(names)}."
-    need = f"{questions} {noun_form(count, 'needs', 'need')} {quantity(missing, 'more person', 'more people')}"
+    need = f"{questions} {noun_form(count, 'needs', 'need')} {quantity(missing_names, 'more person', 'more people')}"
     if not names:
         return f"{need}, but every active person has judged or skipped {noun_form(count, 'it', 'them')}."
     return f"{need}, but only {_all_of(names)} can still judge {noun_form(count, 'it', 'them')}."

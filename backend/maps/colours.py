@@ -16,7 +16,7 @@ from blindspot.backend.core.registry import Registry
 from blindspot.backend.core.runs import Run
 from blindspot.backend.maps.edits import NO_CLUSTER, Clusters
 from blindspot.backend.maps.stored import Map
-from blindspot.backend.maps.values import UNLABELLED, KnownKinds
+from blindspot.backend.maps.values import UNLABELLED, PointFacts
 from blindspot.db.records import Question
 
 QUESTION, NO_QUESTION = "question", "other passage"  # a passage that is no question's positive
@@ -36,7 +36,7 @@ class MapView:
     """
 
     map: Map
-    known: KnownKinds
+    known: PointFacts
     clusters: Clusters
     first: Mapping[str, int] | None = None
     run: Run | None = None
@@ -91,9 +91,9 @@ MAP_COLOURS: Registry[MapColour] = Registry(
 
 def colour_values(
     map: Map,
-    known_kinds: KnownKinds,
+    point_facts: PointFacts,
     colour: str,
-    state: Clusters,
+    clusters: Clusters,
     first_ranks: Mapping[str, int] | None = None,
     run: Run | None = None,
     k: int = 20,
@@ -101,7 +101,7 @@ def colour_values(
     """Return a category for each point, questions first. `colour` is the name of a map colour; the other arguments are the
     fields of `MapView`.
     """
-    return MAP_COLOURS.get(colour).categories(MapView(map, known_kinds, state, first_ranks, run, k))
+    return MAP_COLOURS.get(colour).categories(MapView(map, point_facts, clusters, first_ranks, run, k))
 
 
 def quiet_categories() -> set[str]:

@@ -149,7 +149,7 @@ def merge(map: Map, ids: Sequence[int], seen_version: int | None = None, actor: 
 
 
 def split(
-    map: Map, id: int, parts: int = 2, seed: int = 0, seen_version: int | None = None, actor: str | None = None
+    map: Map, id: int, part_count: int = 2, seed: int = 0, seen_version: int | None = None, actor: str | None = None
 ) -> Clusters:
     """Split a cluster with k-means on the original vectors. The largest part keeps the number. Raises Missing for an
     unknown cluster, and Refused if it cannot be split.
@@ -157,12 +157,12 @@ def split(
 
     def edit(now: Clusters) -> dict:
         members = now.members(id)
-        if not 2 <= parts <= min(len(members), 50):
+        if not 2 <= part_count <= min(len(members), 50):
             raise Refused(
                 f"a cluster of {len(members):,} passages can be split into 2 to {min(len(members), 50)} parts, not "
-                f"{parts}"
+                f"{part_count}"
             )
-        pieces = clusters.cluster(_components(map, members), "kmeans", count=parts, seed=seed)
+        pieces = clusters.cluster(_components(map, members), "kmeans", count=part_count, seed=seed)
         free = _next_number(now, _read_edits(map)["edits"])
         new = [id, *range(free, free + int(pieces.max()))]
         labels = now.labels.copy()

@@ -36,10 +36,10 @@ from blindspot.db.errors import Refused
 
 Result = TypeVar("Result")
 
-QUALITY_AT = 15
+QUALITY_NEIGHBOURS = 15
 MEASURED_ROWS = 1000
 _ROWS = 8192
-_LOOK = 0.25  # seconds between two checks for cancellation
+_CHECK_SECONDS = 0.25  # seconds between two checks for cancellation
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def make_map(study: Study, request: MapRequest, replace_old: bool = False, progr
         encoders = [
             _load_vectors(study, name, points, request, tell) for name in (request.encoder, request.second) if name
         ]
-        planes, parts = _planes(encoders, request, tell)
+        planes, parts = _project_points(encoders, request, tell)
         tell(0, None, "measuring the quality")
         qualities = [_quality(encoder, plane, request.seed) for encoder, plane in zip(encoders, planes)]
         labels, names = _clusters(study, encoders[0], points, request, tell)
@@ -105,13 +105,13 @@ def make_map(study: Study, request: MapRequest, replace_old: bool = False, progr
             write_json(building / "questions.json", [question.id for question in points.questions])
             write_json(building / "words.json", names)
             write_json(building / "spread.json", groups)
-            about = _about(study, request, points, encoders, qualities)
+            about = _map_manifest(study, request, points, encoders, qualities)
             seconds = round(time.monotonic() - started, 1)
             write_manifest(building, {**about, **parts, "seconds": seconds})
     return Map.open(study, request.name)
 
 
-def _about(
+def _map_manifest(
     study: Study, request: MapRequest, points: Points, encoders: Sequence[_Vectors], qualities: Sequence[Any]
 ) -> dict[str, Any]:
     """Return the content of a map's manifest."""
@@ -155,7 +155,7 @@ def _load_vectors(study: Study, name: str, points: Points, request: MapRequest, 
     return _Vectors(dense, passages, questions, comparable_vectors(everything, dense.manifest["similarity"]))
 
 
-def _planes(encoders: list[_Vectors], request: MapRequest, report: Progress) -> tuple[list[np.ndarray], dict]:
+def _project_points(encoders: list[_Vectors], request: MapRequest, report: Progress) -> tuple[list[np.ndarray], dict]:
     """Return the coordinates for each encoder, and for the manifest how the encoders' coordinates are aligned."""
 
     def drawn(components: Components, activity: str, start: np.ndarray | None = None) -> np.ndarray:
@@ -195,7 +195,7 @@ def _planes(encoders: list[_Vectors], request: MapRequest, report: Progress) -> 
 
 
 def _quality(encoder: _Vectors, plane: np.ndarray, seed: int) -> dict:
-    k = min(QUALITY_AT, (len(plane) - 1) // 2)
+    k = min(QUALITY_NEIGHBOURS, (len(plane) - 1) // 2)
     return asdict(projection_quality(encoder.points, plane, k, MEASURED_ROWS, seed))
 
 
@@ -246,7 +246,7 @@ def run_watched(work: Callable[[], Result], report: Progress, activity: str) -> 
     thread.start()
     while thread.is_alive():
         report(0, None, activity)
-        thread.join(_LOOK)
+        thread.join(_CHECK_SECONDS)
     if "error" in thread_result:
         raise thread_result["error"]
     return thread_result["result"]

@@ -10,7 +10,7 @@ import numpy as np
 from blindspot.backend.core.runs import Run
 from blindspot.backend.judging.settings import CANDIDATES
 from blindspot.backend.maps.stored import Map
-from blindspot.backend.maps.values import KnownKinds
+from blindspot.backend.maps.values import PointFacts
 from blindspot.db.errors import Refused
 
 QUESTION, PASSAGE = "q:", "p:"
@@ -34,7 +34,7 @@ class Pairs:
 
 
 def pairs_to_judge(
-    map: Map, known_kinds: KnownKinds, run: Run, chosen: Iterable[str], k: int, maximum: int = CANDIDATES
+    map: Map, point_facts: PointFacts, run: Run, selected_points: Iterable[str], k: int, maximum: int = CANDIDATES
 ) -> Pairs:
     """Return the unlabelled pairs of a selection.
 
@@ -42,17 +42,17 @@ def pairs_to_judge(
     paired with every passage in its top k. Gold and judged pairs are left out. Of each question, the `maximum` pairs
     with the best ranks are returned.
     """
-    chosen = set(chosen)
-    selected = set(map.study.corpus.ordinals({id[2:] for id in chosen if id.startswith(PASSAGE)}).values())
+    selected_points = set(selected_points)
+    selected = set(map.study.corpus.ordinals({id[2:] for id in selected_points if id.startswith(PASSAGE)}).values())
     pairs, matched, more = [], set(), 0
-    searched = [(question, row) for question in known_kinds.questions if (row := run.row(question.id)) is not None]
+    searched = [(question, row) for question in point_facts.questions if (row := run.row(question.id)) is not None]
     top = np.asarray(run.hits.ordinals[:, :k])[[row for _, row in searched]].tolist()
     for (question, _), hits in zip(searched, top, strict=True):
-        whole = QUESTION + question.id in chosen
+        whole = QUESTION + question.id in selected_points
         candidates = [
             hit
             for hit in dict.fromkeys(hits)
-            if hit >= 0 and (whole or hit in selected) and (question.id, hit) not in known_kinds.judged
+            if hit >= 0 and (whole or hit in selected) and (question.id, hit) not in point_facts.judged
         ]
         matched.update(selected.intersection(candidates))
         more += len(candidates[maximum:])
@@ -62,28 +62,28 @@ def pairs_to_judge(
     return Pairs([(question, names[ordinal].id) for question, ordinal in pairs], len(selected - matched), more)
 
 
-def questions_of_selection(known_kinds: KnownKinds, map: Map, chosen: Iterable[str]) -> list[str]:
+def questions_of_selection(point_facts: PointFacts, map: Map, selected_points: Iterable[str]) -> list[str]:
     """Return the selected questions, and the questions with a positive among the selected passages, in the map's
     order.
     """
-    chosen = set(chosen)
+    selected_points = set(selected_points)
     places = {ordinal: place for place, ordinal in enumerate(map.ordinals.tolist())}
-    ordinals = map.study.corpus.ordinals({id[2:] for id in chosen if id.startswith(PASSAGE)}).values()
+    ordinals = map.study.corpus.ordinals({id[2:] for id in selected_points if id.startswith(PASSAGE)}).values()
     questions = {
-        number for ordinal in ordinals if ordinal in places for number in known_kinds.asked.get(places[ordinal], ())
+        number for ordinal in ordinals if ordinal in places for number in point_facts.asked.get(places[ordinal], ())
     }
     return [
         question.id
-        for number, question in enumerate(known_kinds.questions)
-        if QUESTION + question.id in chosen or number in questions
+        for number, question in enumerate(point_facts.questions)
+        if QUESTION + question.id in selected_points or number in questions
     ]
 
 
 def send_to_judging(
     map: Map,
-    known_kinds: KnownKinds,
+    point_facts: PointFacts,
     run: Run,
-    chosen: Iterable[str],
+    selected_points: Iterable[str],
     k: int,
     name: str,
     people_needed: int = 1,
@@ -96,7 +96,7 @@ def send_to_judging(
     """
     from blindspot.backend.judging.batches import batch_of_pairs
 
-    pairs = pairs_to_judge(map, known_kinds, run, chosen, k)
+    pairs = pairs_to_judge(map, point_facts, run, selected_points, k)
     if not pairs.pairs:
         raise Refused(
             f"nothing to judge: no passage of the selection is unlabelled and in the top {k} of {run.name!r} for a "

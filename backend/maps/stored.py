@@ -16,7 +16,7 @@ from blindspot.backend.core.study import Study
 from blindspot.db.errors import Missing, Refused
 
 SINGLE, ALIGNED, MATCHED = "single", "aligned", "matched"
-TOGETHER = {
+ALIGNMENT_SENTENCES = {
     SINGLE: "One encoder.",
     ALIGNED: "The map shows both encoders. The second encoder's vectors were rotated onto the first's (orthogonal "
     "Procrustes, which preserves every cosine), then all points were projected together. You can compare "
@@ -59,7 +59,7 @@ class Map:
     @property
     def alignment_sentence(self) -> str:
         """A sentence on how the positions under the two encoders can be compared."""
-        return TOGETHER[self.manifest["together"]]
+        return ALIGNMENT_SENTENCES[self.manifest["together"]]
 
     @cached_property
     def question_ids(self) -> list[str]:

@@ -20,7 +20,7 @@ _STRONGEST = ("positive", "gold", "open", "related", "negative", UNLABELLED)
 
 
 @dataclass(frozen=True)
-class KnownKinds:
+class PointFacts:
     """Gold, labels and units of a map's points. Computed again only when questions or labels change.
 
     Attributes:
@@ -40,7 +40,7 @@ class KnownKinds:
     units: np.ndarray
 
 
-def known(map: Map) -> KnownKinds:
+def facts_of_points(map: Map) -> PointFacts:
     """Read the questions and the labels for a map's points."""
     study = map.study
     questions = study.questions.with_ids(map.question_ids)
@@ -67,7 +67,7 @@ def known(map: Map) -> KnownKinds:
         for place in range(len(map.ordinals))
     ]
     judged = frozenset((pair.question, ordinals[pair.passage]) for pair in pairs if pair.passage in ordinals)
-    return KnownKinds(
+    return PointFacts(
         questions, positives, dict(questions_by_place), labels, judged, units_of(questions, study.settings.unit).codes
     )
 
@@ -103,26 +103,26 @@ class ClusterRow:
 
 
 def cluster_rows(
-    known_kinds: KnownKinds, state: Clusters, firsts: Mapping[str, Mapping[str, int]], k: int
+    point_facts: PointFacts, clusters: Clusters, first_ranks_by_run: Mapping[str, Mapping[str, int]], k: int
 ) -> list[ClusterRow]:
-    """Return the statistics of every cluster, largest first. firsts: for each run, the rank of the first relevant
-    passage by question id.
+    """Return the statistics of every cluster, largest first. first_ranks_by_run: for each run, the rank of the first
+    relevant passage by question id.
     """
     rows = []
-    for id in state.ids:
-        members = state.members(id).tolist()
-        questions = sorted({number for place in members for number in known_kinds.asked.get(place, ())})
-        bare = np.array([known_kinds.labels[place] == UNLABELLED for place in members])
+    for id in clusters.ids:
+        members = clusters.members(id).tolist()
+        questions = sorted({number for place in members for number in point_facts.asked.get(place, ())})
+        bare = np.array([point_facts.labels[place] == UNLABELLED for place in members])
         hits = {
-            run: _success([i for i in questions if known_kinds.questions[i].id in first], known_kinds, first, k)
-            for run, first in firsts.items()
+            run: _success([i for i in questions if point_facts.questions[i].id in first], point_facts, first, k)
+            for run, first in first_ranks_by_run.items()
         }
         rows.append(
             ClusterRow(
                 id,
-                state.name(id),
+                clusters.name(id),
                 len(members),
-                sum(place in known_kinds.asked for place in members),
+                sum(place in point_facts.asked for place in members),
                 proportion(bare),
                 len(questions),
                 hits,
@@ -131,6 +131,6 @@ def cluster_rows(
     return rows
 
 
-def _success(rows: Sequence[int], known_kinds: KnownKinds, first_ranks: Mapping[str, int], k: int) -> Estimate:
-    ranks = np.array([first_ranks[known_kinds.questions[row].id] for row in rows], np.int64)
-    return proportion(success_from_ranks(ranks, k), known_kinds.units[np.array(rows, np.int64)])
+def _success(rows: Sequence[int], point_facts: PointFacts, first_ranks: Mapping[str, int], k: int) -> Estimate:
+    ranks = np.array([first_ranks[point_facts.questions[row].id] for row in rows], np.int64)
+    return proportion(success_from_ranks(ranks, k), point_facts.units[np.array(rows, np.int64)])

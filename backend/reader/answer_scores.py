@@ -19,15 +19,15 @@ ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def normalised(answer: str) -> str:
+def normalise_answer(answer: str) -> str:
     """Return the normalised form of an answer, for comparison."""
     return " ".join(ARTICLES.sub(" ", answer.lower().translate(PUNCTUATION)).split())
 
 
 def exact_match(prediction: str, answers: Iterable[str]) -> bool:
     """Return whether the normalised prediction equals one of the normalised answers."""
-    predicted = normalised(prediction)
-    return any(normalised(answer) == predicted for answer in answers)
+    predicted = normalise_answer(prediction)
+    return any(normalise_answer(answer) == predicted for answer in answers)
 
 
 def f1(prediction: str, answers: Iterable[str]) -> float:
@@ -36,14 +36,16 @@ def f1(prediction: str, answers: Iterable[str]) -> float:
 
     If both texts are empty after normalisation, the result is 1.
     """
-    return max((_f1(normalised(prediction).split(), normalised(answer).split()) for answer in answers), default=0.0)
+    return max(
+        (_f1(normalise_answer(prediction).split(), normalise_answer(answer).split()) for answer in answers), default=0.0
+    )
 
 
-def _f1(predicted: Sequence[str], answer_words: Sequence[str]) -> float:
-    if not predicted or not answer_words:
-        return float(predicted == answer_words)
-    shared = sum((Counter(predicted) & Counter(answer_words)).values())
-    return 2 * shared / (len(predicted) + len(answer_words))
+def _f1(predicted_words: Sequence[str], answer_words: Sequence[str]) -> float:
+    if not predicted_words or not answer_words:
+        return float(predicted_words == answer_words)
+    shared = sum((Counter(predicted_words) & Counter(answer_words)).values())
+    return 2 * shared / (len(predicted_words) + len(answer_words))
 
 
 def score_prediction(prediction: str | None, answers: Sequence[str], patterns: bool = False) -> tuple[bool, float]:

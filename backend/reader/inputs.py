@@ -21,7 +21,7 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedPassage:
     """One question and passage as the reader's input.
 
     Attributes:
@@ -57,7 +57,7 @@ class ReaderInputs:
     tokenizer: Any
     limit: int = TOKENS
 
-    def encode(self, question: str, passages: Sequence[Passage]) -> list[Encoded]:
+    def encode(self, question: str, passages: Sequence[Passage]) -> list[EncodedPassage]:
         """Encode the passages of one question."""
         if not passages:
             return []
@@ -79,17 +79,19 @@ class ReaderInputs:
         for title, ids, offsets in zip(titles, texts["input_ids"], texts["offset_mapping"], strict=True):
             head = [*begin, *title[: self.limit // 6], sep]
             room = self.limit - len(head)
-            result.append(Encoded(head + ids[:room], len(head), np.array(offsets[:room], np.int32).reshape(-1, 2)))
+            result.append(
+                EncodedPassage(head + ids[:room], len(head), np.array(offsets[:room], np.int32).reshape(-1, 2))
+            )
         return result
 
-    def batch(self, encoded: Sequence[Encoded]) -> tuple[torch.Tensor, torch.Tensor]:
+    def batch(self, encoded_passages: Sequence[EncodedPassage]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return ids (n, L) int64, padded on the right, and a mask (n, L) bool of the tokens."""
         import torch
 
-        width = max(len(each.ids) for each in encoded)
-        ids = torch.full((len(encoded), width), self.tokenizer.pad_token_id, dtype=torch.int64)
-        real = torch.zeros((len(encoded), width), dtype=torch.bool)
-        for row, each in enumerate(encoded):
+        width = max(len(each.ids) for each in encoded_passages)
+        ids = torch.full((len(encoded_passages), width), self.tokenizer.pad_token_id, dtype=torch.int64)
+        real = torch.zeros((len(encoded_passages), width), dtype=torch.bool)
+        for row, each in enumerate(encoded_passages):
             ids[row, : len(each.ids)] = torch.tensor(each.ids)
             real[row, : len(each.ids)] = True
         return ids, real
@@ -104,7 +106,9 @@ class ReaderInputs:
         )["input_ids"]
 
 
-def answer_positions(encoded: Encoded, passage: Passage, answers: Sequence[str], rule: str = "dpr") -> list[Span]:
+def answer_positions(
+    encoded_passage: EncodedPassage, passage: Passage, answers: Sequence[str], rule: str = "dpr"
+) -> list[Span]:
     """Return the token spans of all occurrences of all answers in the passage, as sorted (first, last). Spans removed
     by truncation are left out.
     """
@@ -112,6 +116,6 @@ def answer_positions(encoded: Encoded, passage: Passage, answers: Sequence[str],
         span
         for answer in answers
         for low, high in answer_spans(passage.text, [answer], rule)
-        if (span := encoded.tokens(low, high)) is not None
+        if (span := encoded_passage.tokens(low, high)) is not None
     }
     return sorted(positions)

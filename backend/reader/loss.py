@@ -12,33 +12,34 @@ LOWEST = -1e30  # replaces -inf, whose gradient is undefined if a question has n
 
 
 def reader_loss(
-    start: Tensor, end: Tensor, relevance: Tensor, real: Tensor, positive_places: Tensor, spans: Tensor
+    start: Tensor, end: Tensor, relevance: Tensor, is_token: Tensor, positive_indexes: Tensor, spans: Tensor
 ) -> Tensor:
     """Return the mean of `selection_loss` plus `span_loss` over the questions of a batch.
 
     Args:
         start, end: (n, L) logits of all passages of the batch.
         relevance: (n,) logits.
-        real: (n, L) bool, False for padding.
-        positive_places: (q, m) int64, each question's passages as rows of the other arguments, the positive first; -1 pads.
+        is_token: (n, L) bool, False for padding.
+        positive_indexes: (q, m) int64, each question's passages as rows of the other arguments, the positive first; -1
+            pads.
         spans: (q, a, 2) int64, first and last token of each answer span in the positive; -1 pads.
 
     Returns: () float32.
     """
     return (
-        selection_loss(relevance, positive_places) + span_loss(start, end, real, positive_places[:, 0], spans)
+        selection_loss(relevance, positive_indexes) + span_loss(start, end, is_token, positive_indexes[:, 0], spans)
     ).mean()
 
 
-def selection_loss(relevance: Tensor, positive_places: Tensor) -> Tensor:
+def selection_loss(relevance: Tensor, positive_indexes: Tensor) -> Tensor:
     """Return -log P_selected(positive), (q,): a softmax of the relevance logits over the question's passages (equation
     5).
     """
-    logits = relevance.float()[positive_places.clamp(min=0)].masked_fill(positive_places == PAD, float("-inf"))
+    logits = relevance.float()[positive_indexes.clamp(min=0)].masked_fill(positive_indexes == PAD, float("-inf"))
     return logits.logsumexp(dim=1) - logits[:, 0]
 
 
-def span_loss(start: Tensor, end: Tensor, real: Tensor, positives: Tensor, spans: Tensor) -> Tensor:
+def span_loss(start: Tensor, end: Tensor, is_token: Tensor, positives: Tensor, spans: Tensor) -> Tensor:
     """Return -log of the sum over all answer spans (s, t) in the positive of P_start(s) P_end(t), (q,).
 
     P_start and P_end are softmaxes over all tokens of the input with the positive, without padding (equations 3 and 4).
@@ -46,7 +47,7 @@ def span_loss(start: Tensor, end: Tensor, real: Tensor, positives: Tensor, spans
     """
     exists = spans[..., 0] != PAD
     at = spans.clamp(min=0)
-    hidden = ~real[positives]
+    hidden = ~is_token[positives]
     log_start, log_end = (
         logits[positives].float().masked_fill(hidden, float("-inf")).log_softmax(dim=1) for logits in (start, end)
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from blindspot.backend.core.study import Study
 from blindspot.backend.reader.best_span import ANSWER_TOKENS, best_spans
-from blindspot.backend.reader.inputs import Encoded
+from blindspot.backend.reader.inputs import EncodedPassage
 from blindspot.backend.reader.model import ReaderModel, load_reader, reader_folder, reader_logits
 from blindspot.db.errors import Refused
 from blindspot.db.records import Passage
@@ -47,7 +47,7 @@ class PassageReadings:
         return cls(low.copy(), tokens, spans, low, np.zeros(count, np.float32))
 
 
-def selected(relevance: np.ndarray, scores: np.ndarray, k: int) -> np.ndarray:
+def select_answer(relevance: np.ndarray, scores: np.ndarray, k: int) -> np.ndarray:
     """Select the passage whose best span is the predicted answer: of the passages in the top k that could be read, the
     one with the highest relevance.
 
@@ -118,12 +118,14 @@ class Reader:
                     result.probabilities[place] = np.exp(logs[row])
         return result
 
-    def _forward(self, encoded: Sequence[Encoded]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def _forward(
+        self, encoded_passages: Sequence[EncodedPassage]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return relevance (n,), tokens (n, 2), logit sums (n,) and log probabilities (n,)."""
         import torch
 
-        ids, real = (each.to(self.device, non_blocking=True) for each in self.inputs.batch(encoded))
-        firsts = torch.tensor([each.first for each in encoded], device=self.device)
+        ids, real = (each.to(self.device, non_blocking=True) for each in self.inputs.batch(encoded_passages))
+        firsts = torch.tensor([each.first for each in encoded_passages], device=self.device)
         with torch.inference_mode():
             start, end, relevance = reader_logits(self.network, ids, real, self.half)
             readable = real & (torch.arange(ids.shape[1], device=self.device) >= firsts[:, None])

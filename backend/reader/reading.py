@@ -34,7 +34,7 @@ from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.reader.examples import run_hash
-from blindspot.backend.reader.reader import PassageReadings, Reader, selected
+from blindspot.backend.reader.reader import PassageReadings, Reader, select_answer
 from blindspot.backend.reader.settings import ReadingSettings
 from blindspot.db.errors import Missing, Refused
 
@@ -43,7 +43,7 @@ KS = (1, 5, 10, 20, 50, 100)
 FOLDER = "answers-read."
 ARRAYS = ("relevance", "spans", "scores", "probabilities")
 PREDICTIONS = "predictions.jsonl"
-PER_PART = 32  # questions
+QUESTIONS_PER_SHARD = 32  # questions
 VERSION = 1  # version of the computation of readings
 
 
@@ -106,7 +106,7 @@ class Reading:
         """Return the column of the passage that gives the predicted answer at k, (q,) int64; -1 if no
         passage was read.
         """
-        return selected(self.relevance, self.scores, k)
+        return select_answer(self.relevance, self.scores, k)
 
     def selection_probability(self, row: int, column: int, k: int) -> float:
         """Return P_selected (equation 5) of a passage among the top k."""
@@ -182,8 +182,8 @@ def read(study: Study, run: str, reader: str, settings: ReadingSettings, progres
         parts = _ReadingShards(working, about | {"depth": cut_offs[-1]})
         began = time.monotonic()
         done = sum(
-            _read_part(study, opened, loaded, parts, begin, cut_offs[-1], progress)
-            for begin in range(0, len(opened.hits), PER_PART)
+            _read_shard(study, opened, loaded, parts, begin, cut_offs[-1], progress)
+            for begin in range(0, len(opened.hits), QUESTIONS_PER_SHARD)
         )
         seconds = time.monotonic() - began
         with atomic_folder(target) as building:
@@ -218,11 +218,11 @@ def _cut_offs(run: Run, ks: Sequence[int] | None) -> list[int]:
     return sorted(set(ks))
 
 
-def _read_part(
+def _read_shard(
     study: Study,
     run: Run,
     reader: Reader,
-    parts: _ReadingShards,
+    shards: _ReadingShards,
     first_question: int,
     depth: int,
     progress: Progress | None,
@@ -232,9 +232,9 @@ def _read_part(
     """
     if progress is not None:
         progress(first_question, len(run.hits), f"reading {run.name}")
-    if parts.has_shard(first_question):
+    if shards.has_shard(first_question):
         return 0
-    rows = range(first_question, min(first_question + PER_PART, len(run.hits)))
+    rows = range(first_question, min(first_question + QUESTIONS_PER_SHARD, len(run.hits)))
     found = []
     for row, question in zip(rows, study.questions.with_ids([run.question_ids[row] for row in rows]), strict=True):
         if progress is not None:
@@ -248,7 +248,7 @@ def _read_part(
         for name in ARRAYS:
             getattr(whole, name)[present] = getattr(readings, name)
         found.append(whole)
-    parts.write(first_question, {name: np.stack([getattr(each, name) for each in found]) for name in ARRAYS})
+    shards.write(first_question, {name: np.stack([getattr(each, name) for each in found]) for name in ARRAYS})
     return len(rows)
 
 
@@ -278,7 +278,10 @@ class _ReadingShards:
             np.save(
                 target / f"{name}.npy",
                 np.concatenate(
-                    [np.load(self._path(begin), allow_pickle=False)[name] for begin in range(0, questions, PER_PART)]
+                    [
+                        np.load(self._path(begin), allow_pickle=False)[name]
+                        for begin in range(0, questions, QUESTIONS_PER_SHARD)
+                    ]
                 ),
             )
 
@@ -297,8 +300,8 @@ def _predictions(study: Study, reading: Reading) -> Iterator[dict[str, Any]]:
     character span in the passage's text, and its scores.
     """
     ids, chosen = reading.run.question_ids, {k: reading.selected(k) for k in reading.ks}
-    for begin in range(0, len(ids), PER_PART):
-        rows = range(begin, min(begin + PER_PART, len(ids)))
+    for begin in range(0, len(ids), QUESTIONS_PER_SHARD):
+        rows = range(begin, min(begin + QUESTIONS_PER_SHARD, len(ids)))
         answers = reading.answers(study, reading.ks, rows)
         places = [(row, int(chosen[k][row])) for row in rows for k in reading.ks]
         passages = study.corpus.passages(max(0, int(reading.run.hits.ordinals[place])) for place in places)

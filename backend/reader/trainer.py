@@ -15,10 +15,10 @@ from transformers import Trainer
 
 from blindspot.backend.reader.answer_scores import score_prediction
 from blindspot.backend.reader.examples import ReaderExample
-from blindspot.backend.reader.inputs import Encoded, ReaderInputs, answer_positions
+from blindspot.backend.reader.inputs import EncodedPassage, ReaderInputs, answer_positions
 from blindspot.backend.reader.loss import PAD, reader_loss
 from blindspot.backend.reader.model import ReaderModel, reader_logits
-from blindspot.backend.reader.reader import Reader, selected
+from blindspot.backend.reader.reader import Reader, select_answer
 from blindspot.backend.training.examples import SampledExample
 from blindspot.backend.training.trainer import SampledTraining
 
@@ -34,7 +34,7 @@ class ReaderCollator:
     inputs: ReaderInputs
 
     def __call__(self, batch: Sequence[SampledExample[ReaderExample]]) -> dict[str, torch.Tensor]:
-        encoded: list[Encoded] = []
+        encoded: list[EncodedPassage] = []
         groups: list[list[int]] = []
         spans: list[Sequence[tuple[int, int]]] = []
         for drawn in batch:
@@ -98,7 +98,7 @@ def measure(reader: Reader, examples: Sequence[ReaderExample], k: int) -> dict[s
     for example in examples:
         passages = example.passages[:k]
         read = reader.read(example.question, passages)
-        place = int(selected(read.relevance[None], read.scores[None], len(passages))[0])
+        place = int(select_answer(read.relevance[None], read.scores[None], len(passages))[0])
         answer = None if place < 0 else passages[place].text[slice(*read.spans[place].tolist())]
         predictions.append(score_prediction(answer, example.answers, example.rule == "regex"))
     exact, shared = np.mean(predictions, axis=0).tolist()

@@ -170,9 +170,9 @@ def _wait_for_stages(recipe: Recipe) -> None:
 
 
 def _stage_progress(progress: Progress | None, stage: Stage) -> Progress:
-    def report(done: int, total: int | None, doing: str) -> None:
+    def report(completed: int, total: int | None, activity: str) -> None:
         if progress is not None:
-            progress(done, total, f"step {stage.step}: {doing}" if stage.step else doing)
+            progress(completed, total, f"step {stage.step}: {activity}" if stage.step else activity)
 
     return report
 
@@ -302,31 +302,39 @@ class Recipe:
 
     # The stages
 
-    def stages(self, pinned: Mapping[str, Any] | None = None) -> list[Stage]:
+    def stages(self, recorded_settings: Mapping[str, Any] | None = None) -> list[Stage]:
         """Return all stages, in order."""
-        pinned, name = pinned or self.state["pinned"], self.name
-        over = "+labels" if pinned["labels"] else ""
+        recorded_settings, name = recorded_settings or self.state["pinned"], self.name
+        over = "+labels" if recorded_settings["labels"] else ""
         first, free, judge = f"{name}-1-train", f"{name}-3-unlabelled", f"{name}-2-judge"
         by_judge = {"policy": f"cross_encoder{over}", "model": judge}
         return [
-            *([self._run_stage(0, "dev run", f"{name}-0-dev", self.start, "dev")] if pinned["before"] else []),
-            *self._retriever_stages(1, pinned, runs=[self.run], policy="none"),
+            *(
+                [self._run_stage(0, "dev run", f"{name}-0-dev", self.start, "dev")]
+                if recorded_settings["before"]
+                else []
+            ),
+            *self._retriever_stages(1, recorded_settings, runs=[self.run], policy="none"),
             self._run_stage(1, "training run", first, f"{name}-1", "train"),
             self._training_set_stage(
-                2, pinned, runs=[first], policy=f"{JUDGED_POLICY}{over}", random=self.settings.random_negatives
+                2,
+                recorded_settings,
+                runs=[first],
+                policy=f"{JUDGED_POLICY}{over}",
+                random=self.settings.random_negatives,
             ),
             Stage(2, "cross-encoder", "model", judge, self._train_cross_encoder, everywhere=True),
             Stage(2, "scores", "scores", judge, lambda progress: self._score_run(first, progress)),
-            *self._retriever_stages(3, pinned, runs=[first], **by_judge),
+            *self._retriever_stages(3, recorded_settings, runs=[first], **by_judge),
             self._run_stage(4, "run", free, f"{name}-3", "unlabelled", self._why_no_unlabelled_questions),
             Stage(4, "scores", "scores", judge, lambda progress: self._score_run(free, progress)),
             *self._retriever_stages(
                 4,
-                pinned,
+                recorded_settings,
                 runs=[first, free],
                 **by_judge,
                 questions=["train", "unlabelled"],
-                positives=[*pinned["positives"], "cross_encoder"],
+                positives=[*recorded_settings["positives"], "cross_encoder"],
             ),
         ]
 
@@ -346,7 +354,7 @@ class Recipe:
             notes.append("positives are gold only: there is no BM25 index to find passages for questions without gold")
         return notes
 
-    def _retriever_stages(self, step: int, pinned: Mapping[str, Any], **spec: Any) -> list[Stage]:
+    def _retriever_stages(self, step: int, recorded_settings: Mapping[str, Any], **spec: Any) -> list[Stage]:
         """Return the stages for one step's retriever: training set, dual encoder, index, and dev run."""
         name = f"{self.name}-{step}"
 
@@ -360,20 +368,22 @@ class Recipe:
 
         unless = self.why_nothing_to_teach if step == 4 else str
         return [
-            self._training_set_stage(step, pinned, **spec),
+            self._training_set_stage(step, recorded_settings, **spec),
             Stage(step, "dual encoder", "model", name, train, everywhere=True, skip_reason=unless),
             Stage(step, "index", "index", name, lambda progress: self._build_index(name, progress)),
-            *([self._run_stage(step, "dev run", f"{name}-dev", name, "dev")] if pinned["dev"] else []),
+            *([self._run_stage(step, "dev run", f"{name}-dev", name, "dev")] if recorded_settings["dev"] else []),
         ]
 
-    def _training_set_stage(self, step: int, pinned: Mapping[str, Any], *, runs: list[str], **spec: Any) -> Stage:
+    def _training_set_stage(
+        self, step: int, recorded_settings: Mapping[str, Any], *, runs: list[str], **spec: Any
+    ) -> Stage:
         name, (keep, propose) = f"{self.name}-{step}", self.settings.thresholds
         spec = {
-            "positives": pinned["positives"],
+            "positives": recorded_settings["positives"],
             "first": 1,
             "last": self.settings.ranks,
             "seed": self.settings.seed,
-            "until": pinned["until"],
+            "until": recorded_settings["until"],
             "thresholds": {"keep_below": keep, "propose_above": propose},
             **spec,
         }

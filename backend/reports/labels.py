@@ -146,7 +146,7 @@ def _people_table(quality: Quality) -> ResultTable:
     return ResultTable("Annotators", ["", "labels", "questions", "positive", "unsure", "seconds per label"], rows)
 
 
-def _corrected_table(corrected: dict[str, list[JudgedFigures]]) -> ResultTable:
+def _corrected_table(corrected_figures: dict[str, list[JudgedFigures]]) -> ResultTable:
     rows = [
         [
             name,
@@ -157,7 +157,7 @@ def _corrected_table(corrected: dict[str, list[JudgedFigures]]) -> ResultTable:
             _interval(each.corrected),
             f"{percent(each.lower_bound)} to {percent(each.upper_bound)}",
         ]
-        for name, figures in corrected.items()
+        for name, figures in corrected_figures.items()
         for each in figures
     ]
     heads = ["run", "k", "n", "judged hits", "Success@k, original", "Success@k, corrected", "bounds"]

@@ -50,13 +50,13 @@ function save(button, format) {
 """
 
 
-def page(title: str, parts: Sequence[str]) -> str:
+def page(title: str, sections: Sequence[str]) -> str:
     """Return the complete HTML page, which loads no other files."""
     from plotly.offline import get_plotlyjs
 
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
     scripts = f"<style>{STYLE}</style><script>{get_plotlyjs()}</script><script>{SCRIPT}</script>"
-    return f'<!doctype html><html lang="en"><head>{head}{scripts}</head><body>{"".join(parts)}</body></html>\n'
+    return f'<!doctype html><html lang="en"><head>{head}{scripts}</head><body>{"".join(sections)}</body></html>\n'
 
 
 def heading(text: str, anchor: str) -> str:

@@ -19,7 +19,7 @@ from benchmarks.gpu.inputs import DATASET, PackedHits
 from benchmarks.gpu.results import Row
 from blindspot.backend.core.manifest import write_json
 from blindspot.backend.experiments.hits import Bm25Hits, Bm25Index, HybridHits, RunPart
-from blindspot.backend.experiments.papers import About
+from blindspot.backend.experiments.papers import ExperimentDescription
 from blindspot.backend.experiments.parts import Part
 from blindspot.backend.experiments.plan import (
     Cell,
@@ -116,7 +116,9 @@ def _macro(cell: Cell) -> Cell:
 def experiment(name: str) -> Experiment:
     if name != "unseen-relations":
         return experiment_named(name)
-    about = About("EntityQuestions", "section 4", "Does an encoder of MiniLM's size generalise to unseen relations?")
+    about = ExperimentDescription(
+        "EntityQuestions", "section 4", "Does an encoder of MiniLM's size generalise to unseen relations?"
+    )
     return Experiment(name, about, unseen_relations)
 
 

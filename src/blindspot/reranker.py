@@ -87,7 +87,7 @@ class Reranker:
         read = [_passage(number, passage) for number, passage in enumerate(passages)]
         present = np.ones((1, len(read)), bool)
         matrix = list_features(
-            present, _one_each("scores", scores, len(read)), _one_each("similarities", similarities, len(read))
+            present, _values_row("scores", scores, len(read)), _values_row("similarities", similarities, len(read))
         )
         if not in_order:
             matrix[:, :, RANK] = np.nan
@@ -109,7 +109,7 @@ def _passage(number: int, passage: Any) -> Passage:
     raise BadInput(f"passage {number} must be a text, or a mapping with 'text' and 'title'")
 
 
-def _one_each(name: str, values: Sequence[float] | None, count: int) -> np.ndarray:
+def _values_row(name: str, values: Sequence[float] | None, count: int) -> np.ndarray:
     """The values as (1, k) float32; NaN if there are none."""
     if values is None:
         return np.full((1, count), np.nan, np.float32)

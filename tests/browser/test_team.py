@@ -153,7 +153,7 @@ def clean_and_certify(tab) -> None:
     expect(tab.get_by_role("button", name="Build raw-2 with these labels")).to_be_visible()
     wait_until_drawn(tab)
     tab.get_by_role("button", name="Build raw-2 with these labels").click()
-    expect(tab.get_by_role("heading", name="Training set raw-2")).to_be_visible(timeout=240_000)
+    expect(tab.get_by_role("heading", name="raw-2 drops or relabels")).to_be_visible(timeout=240_000)
     wait_until_drawn(tab)
     tab.locator("summary", has_text="Certify this set").click()
     tab.get_by_role("spinbutton", name="False negatives, at most %").fill("45")

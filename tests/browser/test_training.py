@@ -106,7 +106,7 @@ def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: i
         tab.get_by_role("link", name="Next: see what the labels change in a training set").click()
         expect(tab.get_by_role("heading", name="New labels would change 3 pairs")).to_be_visible()
         tab.get_by_role("button", name="Build raw-2 with these labels").click()
-        expect(tab.get_by_role("heading", name="Training set raw-2")).to_be_visible(timeout=PATIENCE)
+        expect(tab.get_by_role("heading", name="raw-2 drops or relabels")).to_be_visible(timeout=PATIENCE)
         expect(tab.locator("#changes h2")).to_contain_text("3 changed pairs")
         rows = tab.locator("#changes .changed-pairs li")
         expect(rows).to_have_count(3)

@@ -22,18 +22,18 @@ VAGUE = 0.25
 """If the half-width of the interval is above this value, no rate is stated."""
 
 
-def answer(facts: FileFacts, labelled: Labelled, sees_labels: bool) -> Html:
+def answer(facts: FileFacts, figures: Labelled, sees_labels: bool) -> Html:
     """Return the sentence at the top of the page."""
     if not facts.negatives:
         return tag("h1", "The file has no negatives, so none can be false.")
-    if labelled.rate is None or not labelled.judged:
+    if figures.rate is None or not figures.judged:
         return tag("h1", f"How many of {quantity(facts.negatives, 'negative')} are false? No pair is judged yet.")
     if not sees_labels:
         return tag(
             "h1",
-            f"{quantity(labelled.judged, 'pair')} of {quantity(facts.negatives, 'negative')} are judged.",
+            f"{quantity(figures.judged, 'pair')} of {quantity(facts.negatives, 'negative')} are judged.",
         )
-    return tag("h1", rate_sentence(labelled.rate))
+    return tag("h1", rate_sentence(figures.rate))
 
 
 def rate_sentence(rate: RateEstimate) -> str:
@@ -49,44 +49,44 @@ def rate_sentence(rate: RateEstimate) -> str:
     )
 
 
-def primary(open_study: Study, facts: FileFacts, labelled: Labelled, written: CleanedFile | None) -> None:
+def primary(open_study: Study, facts: FileFacts, figures: Labelled, written_file: CleanedFile | None) -> None:
     """Show the one next step: draw pairs, judge them, choose a rule, or write the file."""
     if not facts.negatives:
         return
-    if labelled.rate is None:
+    if figures.rate is None:
         jobs.start_button(open_study, request(draw_pairs), key="draw", label="Draw pairs to judge", primary=True)
         return
-    if not checks.sees_rate(open_study, labelled):
+    if not checks.sees_rate(open_study, figures):
         show(
             _answer_line(
                 _button("Judge the next pair", url.JUDGE, "j"), "People who still judge blind do not see the rate."
             )
         )
         return
-    if url.value("step") and written is None:
+    if url.value("step") and written_file is None:
         with st.container(key="write-now", horizontal=True, vertical_alignment="center"):
             write_button(open_study, checks.rules(open_study), "Write the cleaned file", primary=True)
-            if not labelled.all_judged:
+            if not figures.all_judged:
                 show(div("or ", link("judge on", url.JUDGE, data_key="j"), cls="soft"))
     else:
-        show(_answer_line(*_next(labelled)))
-    if labelled.all_judged and url.value("step") and labelled.rate.drawn < min(MOST_DRAWS, labelled.rate.pairs):
-        more = min(labelled.rate.drawn + MORE, MOST_DRAWS)
+        show(_answer_line(*_next(figures)))
+    if figures.all_judged and url.value("step") and figures.rate.drawn < min(MOST_DRAWS, figures.rate.pairs):
+        more = min(figures.rate.drawn + MORE, MOST_DRAWS)
         jobs.start_button(open_study, request(draw_pairs, more), key="more", label=f"Draw {MORE} more pairs")
 
 
-def _next(labelled: Labelled) -> tuple[object, ...]:
+def _next(figures: Labelled) -> tuple[object, ...]:
     """Return the button, and in words a second way to do the same."""
     judge = link("judge on", url.JUDGE, data_key="j")
     if url.value("step"):
-        second = "" if labelled.all_judged else join("or ", judge)
+        second = "" if figures.all_judged else join("or ", judge)
         return _button("See the cleaned file", "#file"), second
-    if labelled.is_enough:
+    if figures.is_enough:
         return (
             _button("See the rule", url.href(url.CHECK, RULE_STEP) + "#rules"),
-            "" if labelled.all_judged else join("or ", judge, " for a shorter interval"),
+            "" if figures.all_judged else join("or ", judge, " for a shorter interval"),
         )
-    if not labelled.judged:
+    if not figures.judged:
         return _button(
             "Judge the first pair", url.JUDGE, "j"
         ), "Judging uses keys and takes a few seconds per pair; stop whenever you like."
@@ -102,16 +102,16 @@ def _answer_line(button: object, second_button: object) -> Html:
     return div(button, tag("span", second_button, cls="soft") if second_button else "", cls="action")
 
 
-def trace_panel(labelled: Labelled) -> None:
+def trace_panel(figures: Labelled) -> None:
     """Show the rate after each label with its interval."""
     from plotly.graph_objects import Figure, Scatter
 
     from blindspot.app.components.plots import plot
 
-    count = list(range(1, len(labelled.estimates) + 1))
+    count = list(range(1, len(figures.estimates) + 1))
     blue = "#0072b2"
     figure = Figure()
-    high, low = (100 * labelled.high).tolist(), (100 * labelled.low).tolist()
+    high, low = (100 * figures.high).tolist(), (100 * figures.low).tolist()
     edge = {"width": 0}
     about = "%{x} labels: %{y:.1f}%"
     figure.add_trace(Scatter(x=count, y=high, line=edge, mode="lines", name="upper end", hovertemplate=about))
@@ -130,7 +130,7 @@ def trace_panel(labelled: Labelled) -> None:
     line = {"color": blue, "width": 2}
     mode = "lines+markers" if len(count) < 10 else "lines"
     figure.add_trace(
-        Scatter(x=count, y=(100 * labelled.estimates).tolist(), line=line, mode=mode, name="rate", hovertemplate=about)
+        Scatter(x=count, y=(100 * figures.estimates).tolist(), line=line, mode=mode, name="rate", hovertemplate=about)
     )
     figure.update_layout(
         height=260,

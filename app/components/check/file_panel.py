@@ -23,9 +23,9 @@ NAMES = ("Download the file", "The list of changes", "The card")
 RELABEL = {"relabel": "become positives", "drop": "go"}
 
 
-def file_panel(open_study: Study, labelled: Labelled, curve: RuleCurve, written: CleanedFile | None) -> None:
+def file_panel(open_study: Study, figures: Labelled, curve: RuleCurve, written_file: CleanedFile | None) -> None:
     """Show the choices, the button that writes the file, and links to the written files."""
-    if not who.may(open_study.labels_path, "export") or not checks.sees_rate(open_study, labelled):
+    if not who.may(open_study.labels_path, "export") or not checks.sees_rate(open_study, figures):
         return
     with st.container(key="file"):
         show(tag("h2", "The file back", id="file"))
@@ -45,13 +45,13 @@ def file_panel(open_study: Study, labelled: Labelled, curve: RuleCurve, written:
                 disabled=len(names) == 1,
                 format_func=lambda name: conditions.get(name, "(no rule)"),
             )
-        if written is not None:
+        if written_file is not None:
             write_button(open_study, curve, "Write it again")
         elif not url.value("step"):
             write_button(open_study, curve, "Write the cleaned file")
         show(tag("p", _file_sentence(how, row is not None), cls="convention"))
-        if written is not None:
-            _written_file(open_study, labelled, written)
+        if written_file is not None:
+            _written_file(open_study, figures, written_file)
 
 
 def write_button(open_study: Study, curve: RuleCurve, label: str, primary: bool = False) -> None:
@@ -70,18 +70,20 @@ def _file_sentence(false_negatives_fate: str, has_rule: bool) -> str:
     )
 
 
-def _written_file(open_study: Study, labelled: Labelled, written: CleanedFile) -> None:
-    rule = "" if written.rule is None else f"; a negative is kept only if {parse_rule(written.rule).condition}"
-    since = labelled.judged - written.judged
+def _written_file(open_study: Study, figures: Labelled, written_file: CleanedFile) -> None:
+    rule = (
+        "" if written_file.rule is None else f"; a negative is kept only if {parse_rule(written_file.rule).condition}"
+    )
+    since = figures.judged - written_file.judged
     later = f" {quantity(since, 'pair')} judged since: write it again." if since > 0 else ""
     show(
         tag(
             "p",
-            tag("b", f"Written: {quantity(written.rows, 'row')}"),
-            f", {quantity(written.relabelled, 'negative')} relabelled, {written.dropped:,} dropped{rule}.{later}",
+            tag("b", f"Written: {quantity(written_file.rows, 'row')}"),
+            f", {quantity(written_file.relabelled, 'negative')} relabelled, {written_file.dropped:,} dropped{rule}.{later}",
         )
     )
-    paths = list(cleaned_paths(open_study, written))
+    paths = list(cleaned_paths(open_study, written_file))
     with st.container(key="downloads", horizontal=True):
         for words, path in zip(NAMES, paths, strict=True):
             if path.is_file() and path.stat().st_size <= MOST_DOWNLOADED:

@@ -13,7 +13,7 @@ import streamlit as st
 
 from blindspot.app import url, who
 from blindspot.app.components import jobs
-from blindspot.app.desk import desk
+from blindspot.app.judging_stores import judging_stores
 from blindspot.app.markup import Html, div, escape_markdown, link, show, tag
 from blindspot.backend.checking.golden_sets import (
     GOLDEN,
@@ -54,7 +54,10 @@ def log_page(open_study: Study, name: str) -> None:
 def precision_of(open_study: Study) -> LogPrecision | None:
     """Return the figures from the judged sample, computed once after each label."""
     return _precision(
-        open_study, str(open_study.folder), desk(open_study).labels.last_event, len(desk(open_study).queue.batches())
+        open_study,
+        str(open_study.folder),
+        judging_stores(open_study).labels.last_event,
+        len(judging_stores(open_study).queue.batches()),
     )
 
 

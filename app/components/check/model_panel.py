@@ -27,19 +27,19 @@ from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BlindspotError
 
 
-def model_panel(open_study: Study, found: Check) -> None:
+def model_panel(open_study: Study, check: Check) -> None:
     """Show the panel to people who may use language models, if the study has one and pairs are drawn."""
-    judges, drawn = list(llm_judges(open_study)), read_sample(found.checked_study)
+    judges, drawn = list(llm_judges(open_study)), read_sample(check.checked_study)
     if not judges or drawn is None or not who.may(open_study.labels_path, "train"):
         return
     with st.container(key="model"):
         show(tag("h2", "A language model's opinion"))
         name = judges[0] if len(judges) == 1 else st.selectbox("Language model", judges, key="check-model")
         try:
-            left = unscored_pairs(found.checked_study, drawn, name)
+            left = unscored_pairs(check.checked_study, drawn, name)
             if left:
                 _ask(open_study, name, left)
-            rate = replace(found, judge=name).rate()
+            rate = replace(check, judge=name).rate()
         except BlindspotError as error:
             show(notice(f"{str(error)[:1].upper()}{str(error)[1:]}.", kind="warning"))
             return
@@ -49,12 +49,12 @@ def model_panel(open_study: Study, found: Check) -> None:
             show(tag("p", words, cls="convention"))
 
 
-def _ask(open_study: Study, name: str, left: list[tuple[str, str]]) -> None:
+def _ask(open_study: Study, name: str, remaining_pairs: list[tuple[str, str]]) -> None:
     """Show the cost, the consent form if consent is missing, and the button."""
-    needed = plan_pairs(open_study, name, left)
+    needed = plan_pairs(open_study, name, remaining_pairs)
     show(plan_words(needed))
     lacking = "allow it first" if needed.how_to_allow else ""
     if lacking:
         consent_form(open_study, LLMJudge.load(open_study, name).about["endpoint"])
-    words = f"Let {name} judge {quantity(len(left), 'pair')}"
+    words = f"Let {name} judge {quantity(len(remaining_pairs), 'pair')}"
     jobs.start_button(open_study, request(judge_drawn, name), key="judge-model", label=words, missing_part=lacking)

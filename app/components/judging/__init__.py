@@ -18,15 +18,15 @@ from typing import Any
 import streamlit as st
 
 from blindspot.app import who
-from blindspot.app.desk import Desk, desk
 from blindspot.app.entry import TRANSIENT_ERRORS, describe, report
+from blindspot.app.judging_stores import JudgingStores, judging_stores
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.guidelines import guidelines
 from blindspot.backend.training.learning_curve import start_if_due
 from blindspot.db.errors import BlindspotError, Refused
 from blindspot.db.people import Person
 
-Draw = Callable[[Study, Desk, Person], None]
+Draw = Callable[[Study, JudgingStores, Person], None]
 
 HERE = Path(__file__).parent
 _HEARD, _LAST = "judging-heard", "judging-last"
@@ -55,7 +55,7 @@ def keeps_component(prefix: str) -> Callable[[Draw], Draw]:
 
     def decorate(draw: Draw) -> Draw:
         @wraps(draw)
-        def with_errors_shown(study: Study, stores: Desk, person: Person) -> None:
+        def with_errors_shown(study: Study, stores: JudgingStores, person: Person) -> None:
             line = st.container()
             try:
                 draw(study, stores, person)
@@ -84,7 +84,7 @@ def store_events(key: str, study: Study, annotator: str) -> None:
         if person is None or person.name != annotator:
             raise Refused(f"{annotator} is no longer signed in. Unsaved labels stay in this browser")
         version = guidelines(study.folder).version
-        receipts = [asdict(receipt) for receipt in desk(study).labels.add_all(annotator, entries, version)]
+        receipts = [asdict(receipt) for receipt in judging_stores(study).labels.add_all(annotator, entries, version)]
         if any(receipt["state"] == "stored" for receipt in receipts):
             _add_to_curve(study)
     except (BlindspotError, *TRANSIENT_ERRORS) as error:

@@ -8,7 +8,7 @@ import streamlit as st
 
 from blindspot.app import url
 from blindspot.app.components import judging
-from blindspot.app.desk import desk
+from blindspot.app.judging_stores import judging_stores
 from blindspot.app.markup import Html, div, join, link, show, span, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import quantity
@@ -29,7 +29,7 @@ def on_question(study: Study, question: Question, person: Person | None) -> None
 
 def _cache_keys(study: Study, question: Question, person: Person) -> None:
     judging.at_work(study, person)
-    stores = desk(study)
+    stores = judging_stores(study)
     history = [
         event
         for event in stores.labels.undoable_events(person.name, 200)
@@ -53,7 +53,7 @@ def judged(study: Study, question: Question, person: Person | None) -> Html:
     """Everybody's labels of this question's passages; empty without the right to see them."""
     if person is None or not person.is_allowed("see others' labels"):
         return Html("")
-    pairs = desk(study).labels.consensus([question.id])
+    pairs = judging_stores(study).labels.consensus([question.id])
     if not pairs:
         return Html("")
     ordinals = study.corpus.ordinals([pair.passage for pair in pairs])

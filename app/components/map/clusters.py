@@ -30,9 +30,9 @@ QUESTIONS = "Questions of this map with a positive passage in the cluster"
 RUNS_SHOWN = 4
 
 
-def rows_of_runs(map: Map, state: Clusters, runs: Sequence[str], k: int) -> list[ClusterRow]:
+def rows_of_runs(map: Map, clusters: Clusters, runs: Sequence[str], k: int) -> list[ClusterRow]:
     """Return every cluster with the figures of the first runs."""
-    return cluster_rows(known_of(map), state, {run: first_hits(map.study, run) for run in runs[:RUNS_SHOWN]}, k)
+    return cluster_rows(known_of(map), clusters, {run: first_hits(map.study, run) for run in runs[:RUNS_SHOWN]}, k)
 
 
 def most_missed(rows: Sequence[ClusterRow], run: str) -> ClusterRow | None:
@@ -45,7 +45,7 @@ NAMES_SHOWN = 6
 APART = (0.45, 0.09)  # least distance of two names, beside and below each other, as a share of the map
 
 
-def names_on_map(map: Map, state: Clusters, view: int, first: int | None = None) -> tuple[PlaceName, ...]:
+def names_on_map(map: Map, clusters: Clusters, view: int, first: int | None = None) -> tuple[PlaceName, ...]:
     """Return the names of the largest clusters at their middles, leaving out those that would lie over another's.
 
     Args:
@@ -54,11 +54,11 @@ def names_on_map(map: Map, state: Clusters, view: int, first: int | None = None)
     places = np.asarray(map.coordinates(view))
     extent = float(np.ptp(places, axis=0).max()) or 1.0
     shown: list[PlaceName] = []
-    for id in sorted(state.ids, key=lambda id: id != first):
-        x, y = np.median(places[map.shown_questions + state.members(id)], axis=0).tolist()
+    for id in sorted(clusters.ids, key=lambda id: id != first):
+        x, y = np.median(places[map.shown_questions + clusters.members(id)], axis=0).tolist()
         is_free = all(abs(x - each.x) > APART[0] * extent or abs(y - each.y) > APART[1] * extent for each in shown)
         if is_free and len(shown) < NAMES_SHOWN:
-            shown.append(PlaceName(shorten(state.name(id), 28, placeholder=" …"), x, y))
+            shown.append(PlaceName(shorten(clusters.name(id), 28, placeholder=" …"), x, y))
     return tuple(shown)
 
 
@@ -67,24 +67,24 @@ def missed_count(row: ClusterRow, run: str) -> int:
     return round(row.hits[run].n * (1 - (row.hits[run].value or 0.0)))
 
 
-def missed_questions(map: Map, state: Clusters, id: int, run: str, k: int) -> list[Question]:
+def missed_questions(map: Map, clusters: Clusters, id: int, run: str, k: int) -> list[Question]:
     """Return the questions with a positive in a cluster that a run misses, in the map's order."""
     known, first = known_of(map), first_hits(map.study, run)
-    numbers = {number for place in state.members(id).tolist() for number in known.asked.get(place, ())}
+    numbers = {number for place in clusters.members(id).tolist() for number in known.asked.get(place, ())}
     questions = [known.questions[number] for number in sorted(numbers)]
     return [each for each in questions if each.id in first and not 0 < first[each.id] <= k]
 
 
-def table(map: Map, state: Clusters, rows: Sequence[ClusterRow], k: int, open_cluster: int | None) -> None:
+def table(map: Map, clusters: Clusters, rows: Sequence[ClusterRow], k: int, open_cluster: int | None) -> None:
     """Show every cluster with its figures, and the buttons that undo and redo edits."""
     if not rows:
         show(div(tag("h2", "Clusters"), tag("p", "This map has no clusters."), cls="panel"))
         return
     shown = list(rows[0].hits)
-    loose = int((state.labels == changes.NOISE).sum())
+    loose = int((clusters.labels == changes.NOISE).sum())
     with st.container(key="map-clusters"):
-        show(tag("h2", "Clusters"), _undo_edit(map, state))
-        _undo_buttons(map, state)
+        show(tag("h2", "Clusters"), _undo_edit(map, clusters))
+        _undo_buttons(map, clusters)
         show(scrolling(_table(map, rows, shown, k, open_cluster)))
         show(
             tag(
@@ -98,32 +98,32 @@ def table(map: Map, state: Clusters, rows: Sequence[ClusterRow], k: int, open_cl
         )
 
 
-def _undo_edit(map: Map, state: Clusters) -> Html:
+def _undo_edit(map: Map, clusters: Clusters) -> Html:
     return tag(
         "p",
-        f"{quantity(state.edits, 'manual change')}." if state.edits else "",
+        f"{quantity(clusters.edits, 'manual change')}." if clusters.edits else "",
         cls="convention",
     )
 
 
-def _undo_buttons(map: Map, state: Clusters) -> None:
-    if not (state.undoable or state.redoable) or not who.may(map.study.labels_path, "edit maps"):
+def _undo_buttons(map: Map, clusters: Clusters) -> None:
+    if not (clusters.undoable or clusters.redoable) or not who.may(map.study.labels_path, "edit maps"):
         return
     undo_column, right, _ = st.columns([2, 2, 3])
-    if state.undoable:
+    if clusters.undoable:
         undo_column.button(
-            f"Undo: {state.undoable}",
+            f"Undo: {clusters.undoable}",
             key="map-undo",
             on_click=lambda: try_action(
-                lambda: _message_after(changes.undo(map, state.edits, acting_person(map)), "Undone.")
+                lambda: _message_after(changes.undo(map, clusters.edits, acting_person(map)), "Undone.")
             ),
         )
-    if state.redoable:
+    if clusters.redoable:
         right.button(
-            f"Redo: {state.redoable}",
+            f"Redo: {clusters.redoable}",
             key="map-redo",
             on_click=lambda: try_action(
-                lambda: _message_after(changes.redo(map, state.edits, acting_person(map)), "Redone.")
+                lambda: _message_after(changes.redo(map, clusters.edits, acting_person(map)), "Redone.")
             ),
         )
 
@@ -165,30 +165,30 @@ def _run_class(cluster: ClusterRow, run: str, runs: Sequence[str]) -> str | None
 
 
 def opened_cluster(
-    map: Map, points: MapPoints, state: Clusters, id: int, run: str | None, other: str | None, k: int
+    map: Map, points: MapPoints, clusters: Clusters, id: int, run: str | None, other: str | None, k: int
 ) -> None:
     """Show one cluster with the questions that `run` misses, its passages and actions. Raises Missing."""
-    members = state.members(id)
-    words = ", ".join(state.words.get(id, ())) or "no distinctive words"
-    note = div(state.notes[id], cls="notice map-note") if state.notes.get(id) else ""
+    members = clusters.members(id)
+    words = ", ".join(clusters.words.get(id, ())) or "no distinctive words"
+    note = div(clusters.notes[id], cls="notice map-note") if clusters.notes.get(id) else ""
     show(
         div(
             span(f"{words}. ", cls="soft"),
             link("Show all clusters", address(map, cluster=None, list=None), cls="quiet"),
             note,
         ),
-        _missed(missed_questions(map, state, id, run, k), run, other, k) if run is not None else "",
+        _missed(missed_questions(map, clusters, id, run, k), run, other, k) if run is not None else "",
     )
     panel(
         map,
         points,
         [points.ids[map.shown_questions + place] for place in members.tolist()],
-        state.name(id),
+        clusters.name(id),
         run,
         k,
         can_clear=False,
     )
-    _edit_forms(map, state, id)
+    _edit_forms(map, clusters, id)
 
 
 def _missed(questions: Sequence[Question], run: str, other: str | None, k: int) -> Html:
@@ -201,18 +201,18 @@ def _missed(questions: Sequence[Question], run: str, other: str | None, k: int) 
     return tag("details", tag("summary", words), tag("ul", *lines, cls="map-list"), cls="fold", open=True)
 
 
-def _edit_forms(map: Map, state: Clusters, id: int) -> None:
+def _edit_forms(map: Map, clusters: Clusters, id: int) -> None:
     """Show the edit forms. A callback reads the typed text when its button is pressed, because the page's last run has
     an older text.
     """
     if not who.may(map.study.labels_path, "edit maps"):
         return
-    other_clusters: Mapping[int, str] = {other: state.name(other) for other in state.ids if other != id}
-    seen, at = state.edits, f"{id}-{state.edits}"
+    other_clusters: Mapping[int, str] = {other: clusters.name(other) for other in clusters.ids if other != id}
+    seen, at = clusters.edits, f"{id}-{clusters.edits}"
     typed = st.session_state
     with st.expander("Name and note"):
         st.text_input(
-            "Name", state.names.get(id, ""), key=f"map-rename-{at}", placeholder="default: the distinctive words"
+            "Name", clusters.names.get(id, ""), key=f"map-rename-{at}", placeholder="default: the distinctive words"
         )
         _button(
             "Rename",
@@ -220,7 +220,7 @@ def _edit_forms(map: Map, state: Clusters, id: int) -> None:
             lambda: changes.rename(map, id, typed[f"map-rename-{at}"], seen, acting_person(map)),
             "Renamed.",
         )
-        st.text_area("Note", state.notes.get(id, ""), key=f"map-note-{at}", height=90)
+        st.text_area("Note", clusters.notes.get(id, ""), key=f"map-note-{at}", height=90)
         _button(
             "Save note",
             "map-note",

@@ -14,7 +14,7 @@ from blindspot.app import study as opened_study
 from blindspot.backend.core.study import Study
 from blindspot.backend.maps.selection import PASSAGE, QUESTION
 from blindspot.backend.maps.stored import Map
-from blindspot.backend.maps.values import KnownKinds, known
+from blindspot.backend.maps.values import PointFacts, facts_of_points
 from blindspot.db.question_table import ids_of
 
 START = 140  # characters of a passage to show on hover
@@ -59,7 +59,7 @@ def _points(_map: Map, *key: object) -> MapPoints:
     )
 
 
-def known_of(map: Map) -> KnownKinds:
+def known_of(map: Map) -> PointFacts:
     """Return what the study knows about the points; recomputed after new labels or imported questions."""
     labels = map.study.labels_path
     marks = tuple(path.stat().st_mtime_ns for path in (labels, labels.with_name(labels.name + "-wal")) if path.exists())
@@ -67,8 +67,8 @@ def known_of(map: Map) -> KnownKinds:
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _known_kinds(_map: Map, *key: object) -> KnownKinds:
-    return known(_map)
+def _known_kinds(_map: Map, *key: object) -> PointFacts:
+    return facts_of_points(_map)
 
 
 def first_hits(study: Study, run: str) -> dict[str, int]:
@@ -104,6 +104,12 @@ def neighbours_of(map: Map, point: int, count: int, encoder_view: int) -> Neighb
 
 @st.cache_resource(max_entries=256, show_spinner=False)
 def _neighbours(
-    _map: Map, folder: str, fingerprint: str, point: int, count: int, encoder_view: int, outdated: tuple[str, ...]
+    _map: Map,
+    folder: str,
+    fingerprint: str,
+    point: int,
+    count: int,
+    encoder_view: int,
+    outdated_encoders: tuple[str, ...],
 ) -> Neighbours:
     return _map.neighbours(point, count, encoder_view)

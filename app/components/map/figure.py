@@ -71,7 +71,7 @@ def held_figure(
     map: Map,
     values: Sequence[str],
     view: int,
-    highlighted: frozenset[str],
+    highlighted_ids: frozenset[str],
     *parts: Any,
     names: tuple[PlaceName, ...] = (),
 ) -> Any:
@@ -81,7 +81,9 @@ def held_figure(
         parts: titles, starts, ids and `labelled` of `map_figure`.
     """
     version = hash((*values, *(parts[-1](name) for name in dict.fromkeys(values)), names))
-    return _cached_figure(map, values, (*parts, names), map.folder, map.manifest["made"], view, highlighted, version)
+    return _cached_figure(
+        map, values, (*parts, names), map.folder, map.manifest["made"], view, highlighted_ids, version
+    )
 
 
 @st.cache_resource(max_entries=12, show_spinner=False)
@@ -92,11 +94,11 @@ def _cached_figure(
     folder: Path,
     fingerprint: str,
     view: int,
-    highlighted: frozenset[str],
+    highlighted_ids: frozenset[str],
     cache_version: int,
 ) -> Any:
     titles, starts, ids, labelled, names = _parts
-    made = map_figure(_map, titles, starts, ids, _categories, view, highlighted, labelled)
+    made = map_figure(_map, titles, starts, ids, _categories, view, highlighted_ids, labelled)
     for name in names:
         made.add_annotation(
             x=name.x, y=name.y, text=escape(name.words, quote=False), showarrow=False, font={"size": 13}, name="place"
@@ -111,13 +113,14 @@ def map_figure(
     ids: Sequence[str],
     values: Sequence[str],
     view: int = 0,
-    highlighted: Collection[str] = (),
-    labelled: Any = str,
+    highlighted_ids: Collection[str] = (),
+    label_of_value: Any = str,
 ) -> Any:
     """The map as a plotly figure.
 
     titles, starts, ids: one entry for each point. values: the category of each point. view: index of the encoder that
-    places the points. highlighted: ids of the points to mark with rings. labelled: returns the name of a category.
+    places the points. highlighted_ids: ids of the points to mark with rings. label_of_value: returns the name of a
+    category.
     """
     from plotly.graph_objects import Figure
 
@@ -129,8 +132,8 @@ def map_figure(
     colours = _colours([name for name in every if name not in quiet])
     is_question = shown < map.shown_questions
     traces = [_density(places)] if len(shown) < len(map) else []
-    if highlighted:
-        traces.append(_rings(places[[i for i, id in enumerate(ids) if id in highlighted]]))
+    if highlighted_ids:
+        traces.append(_rings(places[[i for i, id in enumerate(ids) if id in highlighted_ids]]))
 
     def depth(name: str) -> tuple[bool, int, int]:
         """Grey categories lie lowest, then those of two runs in their order, else the frequent below the rare."""
@@ -141,8 +144,10 @@ def map_figure(
         for question in (False, True):
             rows = np.flatnonzero((drawn == name) & (is_question == question))
             if len(rows):
-                style = PointStyle(labelled(name), question, colour, shape, name in quiet or name in (BOTH, NEITHER))
-                texts = [_hover(titles[i], starts[i], labelled(values[i])) for i in shown[rows].tolist()]
+                style = PointStyle(
+                    label_of_value(name), question, colour, shape, name in quiet or name in (BOTH, NEITHER)
+                )
+                texts = [_hover(titles[i], starts[i], label_of_value(values[i])) for i in shown[rows].tolist()]
                 is_first = not any(trace.get("legendgroup") == style.name for trace in traces)
                 traces.append(_trace(places[shown[rows]], [ids[i] for i in shown[rows]], texts, style, is_first))
     result = Figure(traces)

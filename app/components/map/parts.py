@@ -266,9 +266,9 @@ def _neighbours(map: Map, number: int, encoder_view: int, points_by_row: dict[in
     )
 
 
-def point_list(map: Map, points: MapPoints, chosen: Sequence[str], pages: int, page_size: int = 15) -> Html:
+def point_list(map: Map, points: MapPoints, selected_ids: Sequence[str], pages: int, page_size: int = 15) -> Html:
     """The selected points, from the first page up to and including page `pages`, with `page_size` points each."""
-    shown = [points.number[id] for id in chosen[: pages * page_size] if id in points.number]
+    shown = [points.number[id] for id in selected_ids[: pages * page_size] if id in points.number]
     lines = [
         tag(
             "li",
@@ -281,7 +281,7 @@ def point_list(map: Map, points: MapPoints, chosen: Sequence[str], pages: int, p
         )
         for number in shown
     ]
-    remaining = len(chosen) - len(shown)
+    remaining = len(selected_ids) - len(shown)
     more = (
         link(
             f"Show {min(remaining, page_size):,} more of {remaining:,}",

@@ -30,7 +30,7 @@ ROCKETQA = (
 def audit_panel(
     audit: Audit,
     batches: tuple[str, ...],
-    chosen: str | None,
+    chosen_batch: str | None,
     grouping: str,
     page_address: Callable[..., str],
 ) -> Html:
@@ -38,7 +38,7 @@ def audit_panel(
 
     Args:
         batches: batches with an audit.
-        chosen: the batch that the figures cover; None for all.
+        chosen_batch: the batch that the figures cover; None for all.
         grouping: the grouping, one of BYS.
         page_address: returns the page's address with changed parameters.
     """
@@ -52,7 +52,7 @@ def audit_panel(
         f", {audit.bad:,} bad (left out)" if audit.bad else "",
         ".",
     ]
-    picker = _batch_picker(batches, chosen, page_address)
+    picker = _batch_picker(batches, chosen_batch, page_address)
     if audit.overall is None:
         return div(
             title,
@@ -193,7 +193,7 @@ def _group(grouping: str, group: str) -> Html | str:
     )
 
 
-def _batch_picker(batches: tuple[str, ...], chosen: str | None, page_address: Callable[..., str]) -> Html:
+def _batch_picker(batches: tuple[str, ...], chosen_batch: str | None, page_address: Callable[..., str]) -> Html:
     if len(batches) < 2:
         return Html("")
     names = (None, *batches)
@@ -201,8 +201,8 @@ def _batch_picker(batches: tuple[str, ...], chosen: str | None, page_address: Ca
         link(
             name or "all audits",
             page_address(batch=name),
-            cls="here" if name == chosen else None,
-            aria_current="true" if name == chosen else None,
+            cls="here" if name == chosen_batch else None,
+            aria_current="true" if name == chosen_batch else None,
             data_focus=f"batch-{name}",
         )
         for name in names

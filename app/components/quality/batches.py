@@ -39,13 +39,13 @@ def batches_panel(batches: Sequence[BatchProgress]) -> Html:
     return tag("details", title, scrolling(table), strata, cls="panel fold", open=bool(strata))
 
 
-def _lines(each: BatchProgress) -> list[Html]:
-    batch = each.batch
+def _lines(progress: BatchProgress) -> list[Html]:
+    batch = progress.batch
     share = batch.done / batch.questions
     arms = (
         "practice"
         if batch.practice
-        else ", ".join(f"{each.arms[arm]:,} {words}" for arm, words in ARMS.items() if arm in each.arms)
+        else ", ".join(f"{progress.arms[arm]:,} {words}" for arm, words in ARMS.items() if arm in progress.arms)
     )
     bar = div(
         span(style=f"width:{100 * share:.1f}%"),

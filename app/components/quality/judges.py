@@ -41,13 +41,13 @@ Here = Callable[..., str]
 
 
 def judges_panel(
-    judge_table: JudgeTable | str, chosen: str, grouping: str, injections: str, page_address: Here
+    judge_table: JudgeTable | str, chosen_judge: str, grouping: str, injections: str, page_address: Here
 ) -> Html:
     """The panel about judges.
 
     Args:
         judge_table: the measured judges, or why there are none.
-        chosen: the judge whose details show; "" for none.
+        chosen_judge: the judge whose details show; "" for none.
         grouping: the grouping of the trust table, one of BYS.
         injections: what is known of injections against the chosen judge; "" for nothing.
         page_address: returns the page's address with changed parameters.
@@ -75,8 +75,10 @@ def judges_panel(
             )
         ),
     )
-    lines = [_judge_row(judge, judge.name == chosen, page_address) for judge in judge_table.judges]
-    detail = next((judge for judge in judge_table.judges if judge.name == chosen and judge.figures is not None), None)
+    lines = [_judge_row(judge, judge.name == chosen_judge, page_address) for judge in judge_table.judges]
+    detail = next(
+        (judge for judge in judge_table.judges if judge.name == chosen_judge and judge.figures is not None), None
+    )
     return div(
         title,
         tag(

@@ -17,7 +17,7 @@ from blindspot.app.components.sign_in import sign_in
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.team.batches import new_batch_button
 from blindspot.app.components.training.certificate import certificates_panel
-from blindspot.app.desk import given_words
+from blindspot.app.judging_stores import label_count_words
 from blindspot.app.markup import Html, div, show, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.llm.injections import injection_report
@@ -150,7 +150,7 @@ def _page_head(open_study: Study, found: Quality, audited: Audit) -> list[Html]:
     """Say how well annotators agree and how many unlabelled passages answer, where that is measured; then what is done."""
     to_settle = sum(len(dispute.passages) for dispute in found.disputes)
     rest = f"; {quantity(to_settle, 'passage')} to settle" if to_settle else ""
-    given, measured = f"{given_words(open_study)}{rest}.", []
+    given, measured = f"{label_count_words(open_study)}{rest}.", []
     agreement = found.together.four if found.together else None
     if agreement is not None and agreement.value is not None and agreement.low is not None:
         measured.append(

@@ -14,9 +14,9 @@ from blindspot.app.components.empty_page import show_next_step
 from blindspot.app.components.learning_curve import forecast_line
 from blindspot.app.components.marks import notice
 from blindspot.app.components.message import show_last_message, try_action
-from blindspot.app.components.parts import described, descriptions, download_row, parts_panel
+from blindspot.app.components.parts import descriptions, download_row, name_with_description, parts_panel
 from blindspot.app.components.setting_fields import setting_field
-from blindspot.app.desk import desk, given_words
+from blindspot.app.judging_stores import judging_stores, label_count_words
 from blindspot.app.markup import Html, div, join, link, show, span, tag
 from blindspot.app.runs import over_training_questions
 from blindspot.backend.core.jobs import request
@@ -57,7 +57,7 @@ def batch_panel(open_study: Study, primary: bool) -> None:
     Args:
         primary: Whether a new batch is the one next thing to do.
     """
-    queue, people = desk(open_study).queue, who.people(open_study.labels_path)
+    queue, people = judging_stores(open_study).queue, who.people(open_study.labels_path)
     show_last_message("batches")
     batches = queue.batches()
     with st.container(key="team-batches"):
@@ -70,9 +70,15 @@ def batch_panel(open_study: Study, primary: bool) -> None:
             _new_batch_form(open_study, {batch.name for batch in batches}, primary)
             forecast_line(open_study, "batch")
         parts_panel(open_study, "batch", [batch.name for batch in batches], can_download=False)
-        if who.may(open_study.labels_path, "export labels") and desk(open_study).labels.last_event:
+        if who.may(open_study.labels_path, "export labels") and judging_stores(open_study).labels.last_event:
             with st.expander("Download the labels"):
-                show(tag("p", f"The {given_words(open_study)}, with those that were undone or replaced.", cls="soft"))
+                show(
+                    tag(
+                        "p",
+                        f"The {label_count_words(open_study)}, with those that were undone or replaced.",
+                        cls="soft",
+                    )
+                )
                 download_row(open_study, "labels", "labels")
 
 
@@ -96,18 +102,18 @@ def send_to_judging(open_study: Study, question_ids: Sequence[str], runs: Sequen
 
 
 def _send(open_study: Study, question_ids: list[str], runs: list[str]) -> str:
-    taken = {batch.name for batch in desk(open_study).queue.batches()}
+    taken = {batch.name for batch in judging_stores(open_study).queue.batches()}
     name = next(name for n in range(1, 100_000) if (name := f"slice-{n}") not in taken)
     if not _start(open_study, name, runs, size=len(question_ids), slice=question_ids):
         return ""
     return join(f"Creating batch {name}. It will appear on ", link("Judge", url.JUDGE), " in a few seconds.")
 
 
-def offer_batch(opened: Study, stem: str, runs: Sequence[str], words: str, **settings: Any) -> bool:
+def offer_batch(open_study: Study, stem: str, runs: Sequence[str], words: str, **settings: Any) -> bool:
     """Link to an open batch with these settings that has questions of some of these runs, or show a button that makes
     such a batch from the first runs. Return False without runs.
     """
-    batches = desk(opened).queue.batches()
+    batches = judging_stores(open_study).queue.batches()
     if waiting := next((each for each in batches if each.state == "open" and _is_offer(each, runs, settings)), None):
         show(tag("p", link(f"Judge batch {waiting.name}", url.JUDGE), f": its questions are {words}."))
         return True
@@ -116,7 +122,7 @@ def offer_batch(opened: Study, stem: str, runs: Sequence[str], words: str, **set
     taken = {batch.name for batch in batches}
     name = next(name for number in range(1, 10_000) if (name := f"{stem}-{number}") not in taken)
     asked = request(make_batch, name, list(runs[:RUNS_OFFERED]), **settings)
-    jobs.followed_button(opened, asked, key=f"make-{stem}", words=f"Make a batch of {words}")
+    jobs.followed_button(open_study, asked, key=f"make-{stem}", words=f"Make a batch of {words}")
     return True
 
 
@@ -140,7 +146,7 @@ def _batch(open_study: Study, batch: Batch, people: list[Person], description: D
     is_done = batch.state == "open" and 0 < batch.questions <= batch.done
     progress = f"done, {of_all}" if is_done else f"{batch.state}, {batch.done:,} of {of_all} done"
     state = f"  {kind}{progress}"
-    title = tag("p", tag("b", described(batch.name, description)), state, f"; {note}" if note else "")
+    title = tag("p", tag("b", name_with_description(batch.name, description)), state, f"; {note}" if note else "")
     if batch.practice:
         show(title)
         return
@@ -153,7 +159,7 @@ def _batch(open_study: Study, batch: Batch, people: list[Person], description: D
 
 
 def _menu(open_study: Study, batch: Batch, people: list[Person]) -> None:
-    queue, acting = desk(open_study).queue, partial(who.acting_name, open_study.labels_path)
+    queue, acting = judging_stores(open_study).queue, partial(who.acting_name, open_study.labels_path)
     items, needed = queue.items(batch.name), f"needed-{batch.name}"
     st.number_input(
         "People per question",
@@ -186,7 +192,7 @@ def _menu(open_study: Study, batch: Batch, people: list[Person]) -> None:
 
 def _waiting_sentences(open_study: Study, batch: Batch, people: list[Person], title: Html) -> None:
     """Show a batch's title and whom it waits for, with a button that moves on what nobody active can judge."""
-    queue = desk(open_study).queue
+    queue = judging_stores(open_study).queue
     waiting = queue.unfinished(batch.name) if batch.state == "open" else []
     show(div(title, *(tag("p", line, cls="soft") for line in waiting_lines(waiting, people))))
     show_last_message(f"batch-{batch.name}")
@@ -201,7 +207,7 @@ def _waiting_sentences(open_study: Study, batch: Batch, people: list[Person], ti
 
 
 def _reassign(open_study: Study, name: str) -> str:
-    result = desk(open_study).queue.reassign(name, actor=who.acting_name(open_study.labels_path))
+    result = judging_stores(open_study).queue.reassign(name, actor=who.acting_name(open_study.labels_path))
     return reassignment_sentence(result)
 
 
@@ -239,7 +245,7 @@ def _new_batch_form(open_study: Study, taken_names: set[str], primary: bool) -> 
         jobs.start_button(open_study, asked, key="search-train", label="Search the training questions with BM25")
     number = next(n for n in range(1, 10_000) if f"batch-{n}" not in taken_names)
     with st.form("make-batch", border=False, enter_to_submit=False):
-        tags = [each.tag for each in desk(open_study).tags.counts()]
+        tags = [each.tag for each in judging_stores(open_study).tags.counts()]
         top = st.columns([2, 5, 2])
         name = top[0].text_input("Name", f"batch-{number}", max_chars=64)
         chosen = top[1].multiselect("Runs to pool", list(runs), (training or list(runs))[:3])

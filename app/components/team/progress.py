@@ -10,7 +10,7 @@ from blindspot.app import url
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import notice
 from blindspot.app.components.quality.marks import share
-from blindspot.app.desk import desk
+from blindspot.app.judging_stores import judging_stores
 from blindspot.app.markup import Html, div, join, link, row, show, span, table_head, tag, term, wide_cell, wide_head
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.agreement_words import AgreementWords, agreement_in_words
@@ -68,7 +68,7 @@ def passages_to_settle(open_study: Study) -> int:
 
 
 def _known_progress(open_study: Study) -> tuple[list[PersonProgress], AgreementWords | None, int]:
-    stores = desk(open_study)
+    stores = judging_stores(open_study)
     batches = tuple((batch.name, batch.state, batch.done) for batch in stores.queue.batches())
     return _progress(open_study, str(open_study.folder), stores.labels.last_event, batches)
 

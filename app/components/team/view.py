@@ -11,7 +11,7 @@ from blindspot.app.components.team.batches import batch_panel
 from blindspot.app.components.team.guidelines import guidelines_panel
 from blindspot.app.components.team.people import people_panel
 from blindspot.app.components.team.progress import passages_to_settle, progress_panel
-from blindspot.app.desk import desk, given_words
+from blindspot.app.judging_stores import judging_stores, label_count_words
 from blindspot.app.markup import div, link, show, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import noun_form, quantity
@@ -26,7 +26,7 @@ def render(open_study: Study, person: Person | None) -> None:
     if not person.is_allowed("manage people"):
         show(empty("For leads only", "On this page leads manage people and batches, and see their progress."))
         return
-    queue = desk(open_study).queue
+    queue = judging_stores(open_study).queue
     own = sum(queue.available_counts(person.name).values()) if not person.paused else 0
     has_batch = any(batch.state == "open" for batch in queue.batches())
     show(style_sheet("team/team.css"), tag("h1", _answer(open_study)))
@@ -46,12 +46,11 @@ def render(open_study: Study, person: Person | None) -> None:
 
 def _answer(open_study: Study) -> str:
     """Say in a sentence how many labels there are, and what waits."""
-    stores = desk(open_study)
+    stores = judging_stores(open_study)
     open_batches = [each for each in stores.queue.batches() if each.state == "open" and not each.practice]
-    given = given_words(open_study) if stores.labels.label_counts_by_person() else "No labels yet"
-    if disputed := passages_to_settle(open_study):
-        given += f", {quantity(disputed, 'disagreement')} to settle"
-    if not open_batches:
-        return f"{given}; no batch is open."
+    given = label_count_words(open_study) if stores.labels.label_counts_by_person() else "No labels yet"
+    disputed = passages_to_settle(open_study)
+    rest = [f"{quantity(disputed, 'disagreement')} to settle"] if disputed else []
     waiting = sum(each.questions - each.done for each in open_batches)
-    return f"{given}; {quantity(waiting, 'question')} {noun_form(waiting, 'waits', 'wait')} to be judged."
+    judged = f"{quantity(waiting, 'question')} {noun_form(waiting, 'waits', 'wait')} to be judged"
+    return f"{given}; {', '.join([*rest, judged if open_batches else 'no batch is open'])}."

@@ -34,12 +34,12 @@ SECONDS_A_PAIR = 10
 _PLAN = "certificate-plan"
 
 
-def certificate_section(open_study: Study, chosen: TrainingSet, sees_labels: bool) -> None:
+def certificate_section(open_study: Study, training_set: TrainingSet, sees_labels: bool) -> None:
     """Show a set's certificate, or what was withdrawn and why, and the buttons that draw pairs and state what the
     labels prove. Withdrawals name labels.
     """
     try:
-        found, made = stated_certificate(open_study, chosen), read_plan(chosen)
+        found, made = stated_certificate(open_study, training_set), read_plan(training_set)
     except BlindspotError as error:
         show(_panel(notice(str(error), kind="error")))
         return
@@ -67,18 +67,18 @@ def certificate_section(open_study: Study, chosen: TrainingSet, sees_labels: boo
         return
     show_last_message("certificate")
     if made is None:
-        is_planned = f"{_PLAN}-{chosen.name}" in st.session_state
+        is_planned = f"{_PLAN}-{training_set.name}" in st.session_state
         with st.expander("Certify this set", expanded=is_planned), one_line():
-            _plan_form(open_study, chosen)
+            _plan_form(open_study, training_set)
     else:
-        _state_buttons(open_study, chosen, found)
+        _state_buttons(open_study, training_set, found)
 
 
 def _panel(*parts: object) -> Html:
     return div(tag("h2", term("Certificate", WHAT)), *parts, cls="panel certificate")
 
 
-def _plan_form(open_study: Study, chosen: TrainingSet) -> None:
+def _plan_form(open_study: Study, training_set: TrainingSet) -> None:
     """Show the form that plans how many pairs to draw. Once they are planned, show how many pairs people must judge,
     and the button for it.
     """
@@ -94,14 +94,14 @@ def _plan_form(open_study: Study, chosen: TrainingSet) -> None:
         positives = columns[4].number_input("Positives", 0, None, POSITIVES)
         with columns[5]:
             pressed = st.form_submit_button("Plan")
-    key = f"{_PLAN}-{chosen.name}"
+    key = f"{_PLAN}-{training_set.name}"
     if pressed:
         chosen_judge = None if judge == NO_JUDGE else judge
         st.session_state.pop(key, None)
         with st.spinner("Planning the draws …"):
             st.session_state[key] = make_plan(
                 open_study,
-                chosen.name,
+                training_set.name,
                 at_most / 100,
                 confidence=confidence / 100,
                 judge=chosen_judge,
@@ -113,17 +113,17 @@ def _plan_form(open_study: Study, chosen: TrainingSet) -> None:
     if planned is None:
         return
     pairs = len(planned.draws) + len(planned.positive_draws)
-    show(*(tag("p", line) for line in plan_lines(chosen.name, planned)))
+    show(*(tag("p", line) for line in plan_lines(training_set.name, planned)))
     words = f"Queue {quantity(pairs, 'pair')} (about {duration(pairs * SECONDS_A_PAIR)} of judging)"
     st.button(
         words,
         key="queue-certificate",
         on_click=try_action,
-        args=(partial(_queue, open_study, chosen.name, key), "certificate"),
+        args=(partial(_queue, open_study, training_set.name, key), "certificate"),
     )
 
 
-def _state_buttons(open_study: Study, chosen: TrainingSet, certificate: Certificate | None) -> None:
+def _state_buttons(open_study: Study, training_set: TrainingSet, certificate: Certificate | None) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         if certificate is None or certificate.unlabelled_draws:
             show(link("Judge the drawn pairs", url.JUDGE, cls="button"))
@@ -131,7 +131,7 @@ def _state_buttons(open_study: Study, chosen: TrainingSet, certificate: Certific
             "State what the labels prove (a few seconds)",
             key="certify",
             on_click=try_action,
-            args=(partial(_certify, open_study, chosen.name), "certificate"),
+            args=(partial(_certify, open_study, training_set.name), "certificate"),
         )
         if (
             certificate is not None
@@ -144,7 +144,7 @@ def _state_buttons(open_study: Study, chosen: TrainingSet, certificate: Certific
                 f"Draw {quantity(certificate.more, 'more negative')} (about {cost} of judging)",
                 key="draw-more",
                 on_click=try_action,
-                args=(partial(_draw, open_study, chosen.name, certificate.more), "certificate"),
+                args=(partial(_draw, open_study, training_set.name, certificate.more), "certificate"),
             )
 
 

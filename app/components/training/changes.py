@@ -114,13 +114,13 @@ def _key(kind: ChangeKind) -> str:
 
 
 def _kind_rows(
-    kind: ChangeKind, reasons: dict[str, int], here: dict[str, str], is_chosen: bool, reason: str
+    kind: ChangeKind, reasons: dict[str, int], page_parameters: dict[str, str], is_chosen: bool, reason: str
 ) -> list[Html]:
     """Return a row for the kind, and one for each of its reasons if there are several."""
 
-    def row(count: int, label: str, parameters: dict[str, str], chosen: bool, cls: str) -> Html:
-        address = url.href(url.TRAINING, here | {KIND: _key(kind)} | parameters)
-        name = link(label, address, cls="chosen" if chosen else None, aria_current="true" if chosen else None)
+    def row(count: int, label: str, parameters: dict[str, str], is_open: bool, cls: str) -> Html:
+        address = url.href(url.TRAINING, page_parameters | {KIND: _key(kind)} | parameters)
+        name = link(label, address, cls="chosen" if is_open else None, aria_current="true" if is_open else None)
         return tag("tr", tag("td", f"{count:,}"), tag("td", name, cls="left"), cls=cls)
 
     total = sum(reasons.values())

@@ -17,7 +17,7 @@ from blindspot.backend.upkeep.downloads import download
 USUAL = "sentence-transformers"
 
 
-def export_form(open_study: Study, chosen: TrainingSet) -> None:
+def export_form(open_study: Study, training_set: TrainingSet) -> None:
     """Show the choice of a format with its options, and the button that downloads the set; only people who may export
     see it.
     """
@@ -38,10 +38,10 @@ def export_form(open_study: Study, chosen: TrainingSet) -> None:
     by = who.acting_name(open_study.labels_path)  # now: Streamlit makes the file outside of the page's session
 
     def archive_content() -> bytes:
-        return download(open_study, "training-set", chosen.name, format, by, ExportOptions(**about)).content
+        return download(open_study, "training-set", training_set.name, format, by, ExportOptions(**about)).content
 
-    pairs = quantity(chosen.manifest["counts"]["pairs"], "pair")
+    pairs = quantity(training_set.manifest["counts"]["pairs"], "pair")
     with columns[1]:
         st.download_button(
-            f"Export {pairs}", archive_content, f"{chosen.name}-{format}.zip", key="export-set", on_click="ignore"
+            f"Export {pairs}", archive_content, f"{training_set.name}-{format}.zip", key="export-set", on_click="ignore"
         )

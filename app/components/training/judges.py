@@ -95,25 +95,25 @@ def shown_agreement(open_study: Study, set_manifest: Manifest | None) -> ShownAg
     return ShownAgreement(run, model, url.one_of("cut", CUTS, CUTS[0]), list(runs), models, usual, found)
 
 
-def agreement_sentence(shown: ShownAgreement | None) -> str:
+def agreement_sentence(agreement: ShownAgreement | None) -> str:
     """Say on what share of the pairs the judges agree; "" if they cannot be compared."""
-    if shown is None or len(shown.found.judges) < 2:
+    if agreement is None or len(agreement.found.judges) < 2:
         return ""
-    votes = shown.found.votes(float(shown.cut))
+    votes = agreement.found.votes(float(agreement.cut))
     voted = (votes != SILENT).all(0)
     if not voted.any():
         return ""
     agree = (votes == votes[0]).all(0)[voted]
-    share = proportion(agree, np.unique(shown.found.rows[voted], return_inverse=True)[1])
+    share = proportion(agree, np.unique(agreement.found.rows[voted], return_inverse=True)[1])
     interval = "" if share.low is None or share.high is None else f" ({percent(share.low)} to {percent(share.high)})"
-    names = _all_agree_text(shown.found.judges)
+    names = _all_agree_text(agreement.found.judges)
     return (
-        f"{names[:1].upper()}{names[1:]} agree on {int(agree.sum()):,} of {quantity(len(agree), 'pair')} of {shown.run}, "
+        f"{names[:1].upper()}{names[1:]} agree on {int(agree.sum()):,} of {quantity(len(agree), 'pair')} of {agreement.run}, "
         f"{percent(share.value)}%{interval}."
     )
 
 
-def agreement_panel(open_study: Study, shown: ShownAgreement | None, sentence: str = "") -> None:
+def agreement_panel(open_study: Study, agreement: ShownAgreement | None, sentence: str = "") -> None:
     """Show where the judges differ on the passages of a run. sentence: what the page has not said about it yet."""
     show(style_sheet("training/training.css"), tag("h2", "Judge agreement"))
     if not who.may(open_study.labels_path, "see others' labels"):
@@ -124,17 +124,17 @@ def agreement_panel(open_study: Study, shown: ShownAgreement | None, sentence: s
             )
         )
         return
-    if shown is None:
+    if agreement is None:
         show(tag("p", "Judges are compared on the passages of a run."))
         show_next_step(open_study)
         return
-    found = shown.found
+    found = agreement.found
     columns = st.columns([3, 3, 2, 4], vertical_alignment="bottom")
     with columns[0]:
-        url.select("Run", "run", shown.runs, shown.default_run, FORGET)
-    if shown.models:
+        url.select("Run", "run", agreement.runs, agreement.default_run, FORGET)
+    if agreement.models:
         with columns[1]:
-            url.select("Cross-encoder", "judge", shown.models, shown.models[0], FORGET)
+            url.select("Cross-encoder", "judge", agreement.models, agreement.models[0], FORGET)
         with columns[2]:
             url.select("Threshold", "cut", CUTS, CUTS[0], FORGET)
     lacking = []
@@ -148,7 +148,7 @@ def agreement_panel(open_study: Study, shown: ShownAgreement | None, sentence: s
     if len(found.judges) < 2:
         show(*lacking, tag("p", "At least two of the three judges are needed for a comparison.", cls="soft"))
         return
-    ranks, said = found.ranks, found.votes(float(shown.cut))
+    ranks, said = found.ranks, found.votes(float(agreement.cut))
     table = tabulate(ranks, said)
     show(
         div(
@@ -166,7 +166,7 @@ def agreement_panel(open_study: Study, shown: ShownAgreement | None, sentence: s
         dict(zip(map(_ranks_text, table.spans), table.spans, strict=True)).get(url.value("ranks")),
     )
     if chosen and where:
-        _pairs(open_study, found, shown.run, pairs_in_cell(ranks, said, where, chosen), chosen, where)
+        _pairs(open_study, found, agreement.run, pairs_in_cell(ranks, said, where, chosen), chosen, where)
 
 
 def _agreement(open_study: Study, run: str, fingerprint: str | None, model: str | None) -> JudgeAgreement:

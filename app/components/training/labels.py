@@ -5,7 +5,7 @@ from __future__ import annotations
 from blindspot.app import study
 from blindspot.app.components.marks import notice
 from blindspot.app.components.team.batches import offer_batch
-from blindspot.app.desk import desk
+from blindspot.app.judging_stores import judging_stores
 from blindspot.app.markup import Html, show, tag
 from blindspot.app.runs import over_training_questions
 from blindspot.backend.core.study import Study
@@ -16,14 +16,14 @@ def label_counts(open_study: Study) -> Html:
     """Return how many labels are on training questions, as a note. If there are labels, and none is on a training
     question, show a warning instead, and offer a batch of training questions.
     """
-    given = desk(open_study).labels.label_counts_by_split()
+    given = judging_stores(open_study).labels.label_counts_by_split()
     total, training = sum(given.values()), given.get("train", 0)
     if not total:
         return Html("")
     if training:
         others = f", {total - training:,} on other questions, which correct the evaluation and never train"
-        rest = "" if training == total else others
-        return tag("p", f"{quantity(total, 'label')}: {training:,} on training questions{rest}.", cls="convention")
+        words = f": {training:,} on training questions{others}" if training < total else ", all on training questions"
+        return tag("p", f"{quantity(total, 'label')}{words}.", cls="convention")
     show(
         notice(
             f"{quantity(total, 'label')}: 0 on training questions. Labels of dev and test questions correct the evaluation and never enter training, so they change no training set.",

@@ -13,7 +13,7 @@ from blindspot.app import study, url, who
 from blindspot.app.components import jobs
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import command, notice, percent, percentage, success_head
-from blindspot.app.components.parts import described, descriptions, parts_panel
+from blindspot.app.components.parts import descriptions, name_with_description, parts_panel
 from blindspot.app.components.plots import plot
 from blindspot.app.components.training import tabs
 from blindspot.app.components.training.form import BEGUN, cross_encoder_form, retriever_form, taught_form
@@ -80,7 +80,7 @@ def models_tab(open_study: Study, training_set: str) -> None:
         parts_panel(open_study, "model", [model])
 
 
-def _forms(open_study: Study, models: dict[str, dict], stopped: set[str], training_set: str) -> None:
+def _forms(open_study: Study, models: dict[str, dict], stopped_models: set[str], training_set: str) -> None:
     """Show the forms that train, folded once there is a model."""
     judges = [about["name"] for about in feature_judges(open_study)]
     if not training_set and not judges:
@@ -91,7 +91,7 @@ def _forms(open_study: Study, models: dict[str, dict], stopped: set[str], traini
     if extra := first_missing(("train",)):
         show(notice(f"Training needs the extra {extra}: ", command(install_command(extra))))
         return
-    taken_names = set(models) | set(open_study.settings.encoders) | stopped
+    taken_names = set(models) | set(open_study.settings.encoders) | stopped_models
     if training_set:
         with st.expander(f"Train another model on {training_set}") if models else st.container():
             retriever_form(open_study, training_set, taken_names, primary=not models)
@@ -198,7 +198,7 @@ def models_table(
     open_study: Study,
     models: dict[str, dict],
     changed: Mapping[str, ModelChange | None],
-    chosen: str,
+    chosen_model: str,
     training_set: str,
 ) -> Html:
     """The models, newest first: what each answers on the questions that measure, and its difference from its start."""
@@ -221,9 +221,9 @@ def models_table(
         rows.append(
             tag(
                 "tr",
-                tag("th", described(link(name, address), described_as.get(name)), scope="row"),
+                tag("th", name_with_description(link(name, address), described_as.get(name)), scope="row"),
                 *(tag("td", cell, cls=cls) for cell, cls in zip(cells, classes[1:], strict=True)),
-                cls="chosen" if name == chosen else None,
+                cls="chosen" if name == chosen_model else None,
             )
         )
     head = tag("tr", *(tag("th", words, scope="col", cls=cls) for words, cls in zip(names, classes, strict=True)))

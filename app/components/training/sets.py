@@ -11,7 +11,7 @@ from blindspot.app import study, who
 from blindspot.app.components import jobs
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import empty, notice
-from blindspot.app.components.parts import described, descriptions
+from blindspot.app.components.parts import descriptions, name_with_description
 from blindspot.app.components.training import tabs
 from blindspot.app.components.training.changes import change_words
 from blindspot.app.components.training.labels import label_counts
@@ -32,7 +32,7 @@ from blindspot.db.descriptions import Description
 NO_MODEL = "none"
 
 
-def sets_tab(open_study: Study, manifests: dict[str, Manifest], chosen: str) -> None:
+def sets_tab(open_study: Study, manifests: dict[str, Manifest], chosen_set: str) -> None:
     """Show what training sets contain, the list, and the form for another one."""
     if manifests:
         newest = next(reversed(manifests))
@@ -53,13 +53,13 @@ def sets_tab(open_study: Study, manifests: dict[str, Manifest], chosen: str) -> 
     if not manifests:
         build_form(open_study, manifests, None)
         return
-    table = sets_table(manifests, chosen, descriptions(open_study, "training-set"))
+    table = sets_table(manifests, chosen_set, descriptions(open_study, "training-set"))
     show(div(scrolling(table), cls="panel"))
     with st.expander("Build another set"):
-        build_form(open_study, manifests, manifests.get(chosen))
+        build_form(open_study, manifests, manifests.get(chosen_set))
 
 
-def sets_table(manifests: dict[str, Manifest], chosen: str, descriptions: Mapping[str, Description]) -> Html:
+def sets_table(manifests: dict[str, Manifest], chosen_set: str, descriptions: Mapping[str, Description]) -> Html:
     """Every set with its size, newest first, linked to its own tab."""
     by_people = term("by people", "Pairs whose role in the set people's labels decide")
     names = ("set", "questions", "positives", "negatives", by_people, "policy", "mined from", "created (UTC)")
@@ -81,9 +81,13 @@ def sets_table(manifests: dict[str, Manifest], chosen: str, descriptions: Mappin
         rows.append(
             tag(
                 "tr",
-                tag("th", described(link(name, tabs.address("set", set=name)), descriptions.get(name)), scope="row"),
+                tag(
+                    "th",
+                    name_with_description(link(name, tabs.address("set", set=name)), descriptions.get(name)),
+                    scope="row",
+                ),
                 *(tag("td", cell, cls=cls) for cell, cls in zip(cells, classes[1:], strict=True)),
-                cls="chosen" if name == chosen else None,
+                cls="chosen" if name == chosen_set else None,
             )
         )
     return tag("table", tag("thead", head), tag("tbody", *rows), cls="figures")

@@ -48,11 +48,11 @@ def open_built(tab: Tab, sets: Sequence[str]) -> None:
             st.rerun()
 
 
-def tabs_head(tab: Tab, sets: Sequence[str], chosen: str) -> None:
+def tabs_head(tab: Tab, sets: Sequence[str], chosen_set: str) -> None:
     """Show the tabs, the choice of the current set, and one line for each set that was built meanwhile."""
     left, right = st.columns([7, 3], vertical_alignment="bottom")
     with left:
-        offered = [(words, address(key, set=chosen), key == tab) for key, words in TITLES.items()]
+        offered = [(words, address(key, set=chosen_set), key == tab) for key, words in TITLES.items()]
         show(div(choices("show", offered), cls="choosers tabs"))
     with right:
         if sets and tab in ("set", "judges", "models"):
@@ -62,9 +62,9 @@ def tabs_head(tab: Tab, sets: Sequence[str], chosen: str) -> None:
     with st.container():  # always there, so that a line in it moves and closes nothing below
         for name in sets:
             if name not in known_sets:
-                leads_there = "" if name == chosen else link(f"Open {name}", address("set", set=name))
+                leads_there = "" if name == chosen_set else link(f"Open {name}", address("set", set=name))
                 show(notice(f"The set {name} is built. ", leads_there))
-    known_sets.add(chosen)
+    known_sets.add(chosen_set)
 
 
 def title(finding: object, more: object = "") -> None:
@@ -72,7 +72,7 @@ def title(finding: object, more: object = "") -> None:
     show(tag("h1", finding), tag("p", more, cls="soft") if more else "")
 
 
-def pools(manifest: Mapping[str, Any] | None, offered: Sequence[str]) -> list[str]:
+def pools(manifest: Mapping[str, Any] | None, offered_runs: Sequence[str]) -> list[str]:
     """Return those of the offered runs that a set was mined from; otherwise the first offered run."""
-    mined = [name for name in (manifest or {}).get("request", {}).get("runs", ()) if name in offered]
-    return mined or list(offered[:1])
+    mined = [name for name in (manifest or {}).get("request", {}).get("runs", ()) if name in offered_runs]
+    return mined or list(offered_runs[:1])

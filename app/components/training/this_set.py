@@ -23,7 +23,7 @@ from blindspot.app.components.training.changes import PARAMETERS, changes_panel
 from blindspot.app.components.training.export import export_form
 from blindspot.app.components.training.labels import label_counts
 from blindspot.app.components.training.pairs import pair_rows
-from blindspot.app.desk import desk
+from blindspot.app.judging_stores import judging_stores
 from blindspot.app.markup import Html, div, join, link, row, show, table, table_head, tag, term
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.manifest import Manifest
@@ -57,40 +57,40 @@ SOURCES = {
 }
 
 
-def set_tab(open_study: Study, chosen: TrainingSet, manifests: dict[str, Manifest]) -> None:
+def set_tab(open_study: Study, training_set: TrainingSet, manifests: dict[str, Manifest]) -> None:
     """Show the set: first what new labels would change, then its contents beside those of the set it was cleaned from,
     its certificate and its export.
     """
     sees_labels = may_see_labels(open_study)
-    found = _pairs_with_new_labels(open_study, chosen) if sees_labels else []
+    found = _pairs_with_new_labels(open_study, training_set) if sees_labels else []
     new = f"New labels would change {quantity(len(found), 'pair')} of it." if found else ""
-    tabs.title(cleaned_words(chosen.name, manifests[chosen.name]), new)
+    tabs.title(cleaned_words(training_set.name, manifests[training_set.name]), new)
     labels = label_counts(open_study)
     if found:
-        _build_again(open_study, chosen, found, manifests)
-    others = [name for name in manifests if name != chosen.name]
-    usual = cleaned_from(chosen.name, manifests)
+        _build_again(open_study, training_set, found, manifests)
+    others = [name for name in manifests if name != training_set.name]
+    usual = cleaned_from(training_set.name, manifests)
     before = url.one_of("before", others, usual)
     with st.container(key="set-compare"):
         show(
             tag("h2", "Contents"),
-            _contents(chosen.name, manifests[chosen.name], before, manifests.get(before)),
-            _left_out(chosen.manifest["left_out"]),
+            _contents(training_set.name, manifests[training_set.name], before, manifests.get(before)),
+            _left_out(training_set.manifest["left_out"]),
             labels,
         )
         if others:
-            _comparison(open_study, chosen, (before, usual), others, sees_labels)
+            _comparison(open_study, training_set, (before, usual), others, sees_labels)
     with st.container(key="set-check"):
-        certificate_section(open_study, chosen, sees_labels)
-        _judge_strata(open_study, chosen)
-    gold_panel(open_study, [GoldCheck("training", chosen.name)])
+        certificate_section(open_study, training_set, sees_labels)
+        _judge_strata(open_study, training_set)
+    gold_panel(open_study, [GoldCheck("training", training_set.name)])
     with st.container(key="set-export"):
-        export_form(open_study, chosen)
-    counts = chosen.manifest["counts"]
+        export_form(open_study, training_set)
+    counts = training_set.manifest["counts"]
     if counts["by_rank"]:
         with st.expander("Mined passages by rank"):
-            plot(_fate_chart(counts["by_rank"]), f"fates-{chosen.name}")
-    parts_panel(open_study, "training-set", [chosen.name], can_download=False)
+            plot(_fate_chart(counts["by_rank"]), f"fates-{training_set.name}")
+    parts_panel(open_study, "training-set", [training_set.name], can_download=False)
 
 
 def cleaned_words(name: str, manifest: Manifest) -> str:
@@ -129,7 +129,11 @@ def cleaned_from(name: str, manifests: Mapping[str, Manifest]) -> str:
 
 
 def _comparison(
-    open_study: Study, chosen: TrainingSet, before_and_usual: tuple[str, str], others: list[str], sees_labels: bool
+    open_study: Study,
+    training_set: TrainingSet,
+    before_and_usual: tuple[str, str],
+    other_sets: list[str],
+    sees_labels: bool,
 ) -> None:
     """Show the choice of another set, and the differences between the two sets.
 
@@ -152,13 +156,13 @@ def _comparison(
         url.select(
             "Compare with",
             "before",
-            others if usual else ["", *others],
+            other_sets if usual else ["", *other_sets],
             usual,
             forget=PARAMETERS,
             format_func=lambda name: name or "choose a set",
         )
     if before:
-        changes_panel(open_study, TrainingSet.open(open_study, before), chosen)
+        changes_panel(open_study, TrainingSet.open(open_study, before), training_set)
 
 
 def may_see_labels(open_study: Study) -> bool:
@@ -170,17 +174,19 @@ def may_see_labels(open_study: Study) -> bool:
     return is_demo(open_study) and who.mode() == "local" and not who.real_people(open_study.labels_path)
 
 
-def _judge_strata(open_study: Study, chosen: TrainingSet) -> None:
+def _judge_strata(open_study: Study, training_set: TrainingSet) -> None:
     """Show a button that sends a stratified sample of the set to judging; only leads see it."""
     if not who.may(open_study.labels_path, "make batches"):
         return
     words = "Judge a sample of what the policy kept and removed"
-    st.button(words, key="judge-strata", on_click=try_action, args=(partial(_send, open_study, chosen.name), "strata"))
+    st.button(
+        words, key="judge-strata", on_click=try_action, args=(partial(_send, open_study, training_set.name), "strata")
+    )
     show_last_message("strata")
 
 
 def _send(open_study: Study, name: str) -> Html:
-    taken = {batch.name for batch in desk(open_study).queue.batches()}
+    taken = {batch.name for batch in judging_stores(open_study).queue.batches()}
     batch = next(batch for n in range(1, 10_000) if (batch := f"{name}-check-{n}") not in taken)
     made = queue_stratified_sample(open_study, batch, name, actor=who.acting_name(open_study.labels_path))
     judge = link("Judge", url.JUDGE)
@@ -192,7 +198,7 @@ def _roles(manifest: Manifest) -> dict[str, int]:
     return {role: sum(row.values()) for role, row in manifest["counts"]["sources"].items()}
 
 
-def _contents(name: str, manifest: Manifest, before: str, manifest_before: Manifest | None) -> Html:
+def _contents(name: str, manifest: Manifest, previous_name: str, manifest_before: Manifest | None) -> Html:
     """Return the table of what a set holds, beside the set before it, and with the sources of each role."""
     sources = manifest["counts"]["sources"]
     roles, former = _roles(manifest), _roles(manifest_before) if manifest_before else None
@@ -207,7 +213,7 @@ def _contents(name: str, manifest: Manifest, before: str, manifest_before: Manif
     for key in ("pairs", "questions"):
         earlier = [f"{manifest_before['counts'][key]:,}"] if manifest_before else []
         rows.append(row(*earlier, f"{manifest['counts'][key]:,}", tag("td", ""), head=key))
-    heads = [f"before: {before}", name] if former is not None else [name]
+    heads = [f"before: {previous_name}", name] if former is not None else [name]
     head = table_head("", *heads, tag("th", "of which", scope="col", cls="left"))
     return div(table(head, rows), cls="scrolling")
 
@@ -252,10 +258,12 @@ def _fate_chart(ranks: dict[str, dict[str, int]]):
     return figure
 
 
-def _pairs_with_new_labels(open_study: Study, chosen: TrainingSet) -> list[NewLabel]:
+def _pairs_with_new_labels(open_study: Study, training_set: TrainingSet) -> list[NewLabel]:
     """Return the pairs that would change because of labels given since the set was built."""
-    last = desk(open_study).labels.last_event
-    return _cached_new_labels(open_study, chosen, str(open_study.folder), chosen.manifest["fingerprint"], last)
+    last = judging_stores(open_study).labels.last_event
+    return _cached_new_labels(
+        open_study, training_set, str(open_study.folder), training_set.manifest["fingerprint"], last
+    )
 
 
 @st.cache_data(max_entries=8, show_spinner="Comparing the labels with the set …")
@@ -266,19 +274,21 @@ def _cached_new_labels(
 
 
 def _build_again(
-    open_study: Study, chosen: TrainingSet, new_labels: list[NewLabel], manifests: dict[str, Manifest]
+    open_study: Study, training_set: TrainingSet, new_labels: list[NewLabel], manifests: dict[str, Manifest]
 ) -> None:
     """Show the button that builds the set again with the new labels, and the pairs that they change."""
-    policy = chosen.manifest["policy"]
+    policy = training_set.manifest["policy"]
     wanted = policy if "labels" in policy else "labels" if policy == "none" else f"{policy}+labels"
-    stem = chosen.name.rstrip("0123456789").rstrip("-")
+    stem = training_set.name.rstrip("0123456789").rstrip("-")
     name = next(name for n in range(2, 10_000) if (name := f"{stem}-{n}") not in manifests)
-    arguments: dict[str, Any] = {key: value for key, value in chosen.manifest["request"].items() if key != "until"}
+    arguments: dict[str, Any] = {
+        key: value for key, value in training_set.manifest["request"].items() if key != "until"
+    }
     jobs.start_button(
         open_study,
         request(build, **(arguments | {"name": name, "policy": wanted})),
         key="build-again",
-        label=f"Build {name} with these labels (about {duration(chosen.manifest['seconds'])})",
+        label=f"Build {name} with these labels (about {duration(training_set.manifest['seconds'])})",
         primary=True,
     )
     rows = pair_rows(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Plot, Setting, success_cells
-from blindspot.backend.experiments.rocketqa import need_one_train, steps_of, unlabelled
-from blindspot.backend.experiments.trainings import found_by
+from blindspot.backend.experiments.rocketqa import require_one_training_set, steps_by_seed, unlabelled_question_count
+from blindspot.backend.experiments.trainings import run_of_model
 from blindspot.backend.experiments.workbench import Workbench
 from blindspot.db.errors import BadInput
 
@@ -18,14 +18,14 @@ SHARES = (0.25, 0.5, 1.0)
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
-    need_one_train(setting)
-    count = unlabelled(bench)
+    require_one_training_set(setting)
+    count = unlabelled_question_count(bench)
     if count < 4:
         raise BadInput(
             f"the study has {count} unlabelled questions; import more with 'blindspot import questions FILE --split "
             "unlabelled'"
         )
-    steps, at = steps_of(setting), setting.late()
+    steps, at = steps_by_seed(setting), setting.claim_cutoff()
     models = {
         0: [step.denoised for step in steps],
         **{round(share * count): [step.augmented_data(round(share * count)) for step in steps] for share in SHARES},
@@ -35,7 +35,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         for size, trained in models.items()
         for cell in success_cells(
             f"{size:,}",
-            [found_by(model, setting.question_selection(), max(setting.ks)) for model in trained],
+            [run_of_model(model, setting.question_selection(), max(setting.ks)) for model in trained],
             setting.ks,
         )
     ]

@@ -8,16 +8,23 @@ from dataclasses import dataclass
 
 from blindspot.analysis.published import AVERAGE as PUBLISHED_AVERAGE
 from blindspot.analysis.published import TOP_20
-from blindspot.backend.experiments.blocks import TOKENS, AsMuchText, BlockHits, BlockIndex, Blocks, passages_for
+from blindspot.backend.experiments.blocks import (
+    TOKENS,
+    BlockHits,
+    BlockIndex,
+    Blocks,
+    SuccessOnEqualText,
+    passages_with_as_much_text,
+)
 from blindspot.backend.experiments.by_relation import (
     AVERAGE,
     choose_relations,
-    claimed,
+    claim_cutoff,
     column,
-    of_one_set,
-    questions_by_relation,
+    count_by_relation,
     relation_cells,
-    success_of,
+    restrict_to_trained_set,
+    success_of_each_seed,
 )
 from blindspot.backend.experiments.hits import Bm25Hits
 from blindspot.backend.experiments.parts import StudyEncoder
@@ -35,27 +42,25 @@ PUBLISHED = {  # REALM and BM25 over blocks, success at 20 in per cent
 TAKES = frozenset({"encoders", "relations"})
 DEFAULTS = {"ks": (20,)}
 PASSAGES, BLOCKS, AS_MUCH = "BM25, passages", "BM25, blocks", "BM25, passages, as much text"
-TIMES_THE_TEXT = 4  # deep enough that a run over passages has as much text as the blocks
+TEXT_MULTIPLE = 4  # deep enough that a run over passages has as much text as the blocks
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
-    setting = of_one_set(setting, bench)
+    setting = restrict_to_trained_set(setting, bench)
     questions, k = setting.question_selection(), max(setting.ks)
     if not any(question.answers for question in questions.questions_of(bench)):
         raise Refused(f"the questions of {setting.on} have no answers; blocks need questions with answers")
-    relations, left_out = choose_relations(
-        setting, questions_by_relation(bench, questions), f"questions in {setting.on}"
-    )
-    blocks, passages = Blocks(TOKENS, setting.first_encoder), Bm25Hits(questions, k * TIMES_THE_TEXT)
+    relations, left_out = choose_relations(setting, count_by_relation(bench, questions), f"questions in {setting.on}")
+    blocks, passages = Blocks(TOKENS, setting.first_encoder), Bm25Hits(questions, k * TEXT_MULTIPLE)
     dense = {
         f"{encoder}, blocks": BlockHits(questions, k, BlockIndex(blocks, (StudyEncoder(encoder),)))
         for encoder in dict.fromkeys(setting.encoders)
     }
     systems = {
-        PASSAGES: success_of([passages]),
-        BLOCKS: success_of([BlockHits(questions, k, BlockIndex(blocks))]),
-        AS_MUCH: lambda k, relations, macro: (AsMuchText(passages, blocks, k, relations, macro),),
-        **{name: success_of([hits]) for name, hits in dense.items()},
+        PASSAGES: success_of_each_seed([passages]),
+        BLOCKS: success_of_each_seed([BlockHits(questions, k, BlockIndex(blocks))]),
+        AS_MUCH: lambda k, relations, macro: (SuccessOnEqualText(passages, blocks, k, relations, macro),),
+        **{name: success_of_each_seed([hits]) for name, hits in dense.items()},
     }
 
     def published(relation: str, system: str) -> float | None:
@@ -63,7 +68,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
             return {**TOP_20, "Average": PUBLISHED_AVERAGE}.get(relation, (None,) * 3)[2]
         return PUBLISHED.get(relation, (None, None))[system == BLOCKS] if system in (BLOCKS, *list(dense)[:1]) else None
 
-    at = claimed(setting.ks)
+    at = claim_cutoff(setting.ks)
     return ExperimentPlan(
         relation_cells(systems, relations, setting.ks, published),
         [
@@ -96,7 +101,7 @@ class _Notes:
 
     def __iter__(self) -> Iterator[str]:
         yield from self.first_notes
-        cut = self.blocks.cut_of(self.bench)
+        cut = self.blocks.split_statistics(self.bench)
         yield (
             f"{cut.passages:,} passages of {cut.words_per_passage:.0f} words on average became {cut.blocks:,} "
             f"blocks of up to {self.blocks.tokens} tokens of {self.blocks.tokenizer.encoder}, "
@@ -110,7 +115,7 @@ class _Notes:
                 "with complete articles."
             )
         yield (
-            f"As much text: the first {passages_for(cut, self.k)} passages have as many words as the first {self.k} "
+            f"As much text: the first {passages_with_as_much_text(cut, self.k)} passages have as many words as the first {self.k} "
             "blocks. If the success rates are equal, blocks help only because they are longer."
         )
         yield (

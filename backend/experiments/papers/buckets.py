@@ -15,14 +15,14 @@ import numpy as np
 
 from blindspot.analysis.buckets import BUCKETS, FEW
 from blindspot.analysis.relations import relation_name
-from blindspot.backend.experiments.buckets import Between, Bucket, InBucket, bucket_numbers, is_seen
+from blindspot.backend.experiments.buckets import Bucket, BucketDifference, BucketSuccess, bucket_numbers, is_seen
 from blindspot.backend.experiments.by_relation import (
     LEAST,
     choose_relations,
-    claimed,
+    claim_cutoff,
     column,
-    of_one_set,
-    questions_by_relation,
+    count_by_relation,
+    restrict_to_trained_set,
 )
 from blindspot.backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
 from blindspot.backend.experiments.parts import QuestionSelection, StudyEncoder
@@ -82,7 +82,11 @@ Buckets: TypeAlias = Sequence[tuple[BucketLine, int]]
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
-    encoders, k, at = tuple(dict.fromkeys(setting.encoders or (setting.start,))), max(setting.ks), claimed(setting.ks)
+    encoders, k, at = (
+        tuple(dict.fromkeys(setting.encoders or (setting.start,))),
+        max(setting.ks),
+        claim_cutoff(setting.ks),
+    )
     figures, notes = _figure_lines(setting, bench)
     cells: list[Cell] = []
     claims: list[PaperClaim] = []
@@ -117,7 +121,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
 
 
 def _in_bucket(line: BucketLine, number: int, depth: int, system: str, k: int) -> Measure:
-    return InBucket(line.bucket(system, number, depth), k)
+    return BucketSuccess(line.bucket(system, number, depth), k)
 
 
 def _bucket_difference(more_frequent: Buckets, less_frequent: Buckets, depth: int, system: str, k: int) -> Measure:
@@ -125,7 +129,7 @@ def _bucket_difference(more_frequent: Buckets, less_frequent: Buckets, depth: in
         tuple(line.bucket(system, number, depth) for line, number in buckets)
         for buckets in (more_frequent, less_frequent)
     )
-    return Between(of_more, of_less, k)
+    return BucketDifference(of_more, of_less, k)
 
 
 def _claims(
@@ -152,7 +156,7 @@ def _figure_lines(setting: Setting, bench: Workbench) -> tuple[list[list[BucketL
     if not setting.on and datasets >= set(OFFICIAL.values()):
         relations, left_out = choose_relations(
             setting,
-            questions_by_relation(bench, QuestionSelection(RANDOM)),
+            count_by_relation(bench, QuestionSelection(RANDOM)),
             f"questions in {RANDOM}",
         )
         figures = [
@@ -165,7 +169,7 @@ def _figure_lines(setting: Setting, bench: Workbench) -> tuple[list[list[BucketL
                     None,
                 )
                 for entities, dataset in OFFICIAL.items()
-                if relation in questions_by_relation(bench, QuestionSelection(dataset))
+                if relation in count_by_relation(bench, QuestionSelection(dataset))
             ]
             for relation in relations
         ]
@@ -176,9 +180,9 @@ def _figure_lines(setting: Setting, bench: Workbench) -> tuple[list[list[BucketL
             *left_out,
         ]
     else:
-        on = of_one_set(replace(setting, on=setting.on or "dev"), bench).on
+        on = restrict_to_trained_set(replace(setting, on=setting.on or "dev"), bench).on
         relations = (
-            choose_relations(setting, questions_by_relation(bench, QuestionSelection(on)), f"questions in {on}")[0]
+            choose_relations(setting, count_by_relation(bench, QuestionSelection(on)), f"questions in {on}")[0]
             if setting.relations
             else ()
         )

@@ -7,8 +7,15 @@ the best models trained on those sets (69.9 vs 75.0, 86.3 vs 89.1), and far abov
 from __future__ import annotations
 
 from blindspot.backend.experiments.hits import Bm25Hits
-from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, dense_row, in_column, success_cells
-from blindspot.backend.experiments.question_sets import measured_on, training_sets
+from blindspot.backend.experiments.plan import (
+    ExperimentPlan,
+    PaperClaim,
+    Setting,
+    dense_row,
+    success_cells,
+    with_column_name,
+)
+from blindspot.backend.experiments.question_sets import measured_split, training_sets
 from blindspot.backend.experiments.workbench import Workbench
 
 TAKES = frozenset({"sets"})
@@ -19,13 +26,13 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     sets, k = training_sets(setting, bench), setting.ks[0]
     cells, claims = [], []
     for target in sets:
-        questions, column = setting.question_selection(measured_on(setting, bench, target)), f"{target} @{k}"
-        cells += in_column(success_cells("BM25", [Bm25Hits(questions, k)], (k,)), column)
+        questions, column = setting.question_selection(measured_split(setting, bench, target)), f"{target} @{k}"
+        cells += with_column_name(success_cells("BM25", [Bm25Hits(questions, k)], (k,)), column)
         for source in sets:
             data = setting.data(
                 questions=(f"{source}/train",), mined=setting.mined((f"{source}/train",)), policy="answer_match"
             )
-            cells += in_column(dense_row(setting, f"trained on {source}", data, selection=questions), column)
+            cells += with_column_name(dense_row(setting, f"trained on {source}", data, selection=questions), column)
             if source != target:
                 claims += [
                     PaperClaim(

@@ -11,17 +11,17 @@ import numpy as np
 
 from blindspot.backend.experiments.parts import Part
 from blindspot.backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Plot, Setting
-from blindspot.backend.experiments.rocketqa import need_one_train, steps_of
+from blindspot.backend.experiments.rocketqa import require_one_training_set, steps_by_seed
 from blindspot.backend.experiments.trainings import TrainingData
 from blindspot.backend.experiments.workbench import Workbench
 
 TAKES = frozenset({"batches"})
 DEFAULTS = {"batches": (64,), "training": {"question_tokens": 32, "passage_tokens": 128, "learning_rate": 3e-5}}
-SPANS = ((1, 1), (2, 5), (6, 10), (11, 20), (21, 50), (51, 100))
+RANK_RANGES = ((1, 1), (2, 5), (6, 10), (11, 20), (21, 50), (51, 100))
 
 
 @dataclass(frozen=True)
-class TakenOut:
+class RemovedShare:
     """A measure: for each question of a training set, the share of its mined passages at ranks `first` to `last` that
     are not kept as negatives.
     """
@@ -45,12 +45,13 @@ class TakenOut:
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
-    need_one_train(setting)
-    steps, column = steps_of(setting), "taken out"
-    spans = [span for span in SPANS if span[0] <= setting.depth]
+    require_one_training_set(setting)
+    steps, column = steps_by_seed(setting), "taken out"
+    spans = [span for span in RANK_RANGES if span[0] <= setting.depth]
     rows = {f"rank {first}" if first == last else f"ranks {first} to {last}": (first, last) for first, last in spans}
     cells = [
-        Cell(row, column, tuple(TakenOut(step.denoised_data, *span) for step in steps)) for row, span in rows.items()
+        Cell(row, column, tuple(RemovedShare(step.denoised_data, *span) for step in steps))
+        for row, span in rows.items()
     ]
     names = list(rows)
     early, late = (names[1 % len(names)], column), (names[-1], column)

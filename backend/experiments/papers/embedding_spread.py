@@ -16,8 +16,8 @@ from blindspot.analysis.relations import relation_name
 from blindspot.analysis.spread import SpreadGroup, group_measurements
 from blindspot.backend.data.leaks import eligible_questions
 from blindspot.backend.experiments.buckets import difference_values
-from blindspot.backend.experiments.by_relation import choose_relations, of_one_set, questions_by_relation
-from blindspot.backend.experiments.fine_tuning import Tuning, encoder_before, largest_k, relation_data
+from blindspot.backend.experiments.by_relation import choose_relations, count_by_relation, restrict_to_trained_set
+from blindspot.backend.experiments.fine_tuning import FineTuning, encoder_before_training, largest_k, relation_data
 from blindspot.backend.experiments.hits import Index
 from blindspot.backend.experiments.parts import Part, QuestionSelection
 from blindspot.backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Plot, Setting
@@ -74,7 +74,7 @@ class SpreadMeasure:
 
 
 @dataclass(frozen=True)
-class Less:
+class MeanDifference:
     """A measure: the mean of one group minus the mean of another group."""
 
     larger: SpreadMeasure
@@ -89,8 +89,8 @@ class Less:
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     largest_k(setting)
-    setting = of_one_set(setting, bench)
-    counts = questions_by_relation(bench, setting.question_selection())
+    setting = restrict_to_trained_set(setting, bench)
+    counts = count_by_relation(bench, setting.question_selection())
     trained = Counter(
         question.relation
         for question in bench.questions.with_ids(eligible_questions(bench, setting.train).ids)
@@ -111,8 +111,8 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         questions = setting.question_selection(relations=(relation,))
         others = QuestionSelection(setting.on, tuple(count for count in counts if count != relation), counts[relation])
         indexes = {
-            "before": [Index(encoder_before(setting))],
-            "after": [Index(model) for model in Tuning((data,)).models(setting)],
+            "before": [Index(encoder_before_training(setting))],
+            "after": [Index(model) for model in FineTuning((data,)).models(setting)],
         }
         groups = {name: questions, **({f"others than {relation}": others} if others.relations else {})}
         for when, some in indexes.items():
@@ -135,7 +135,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         if others.relations:
             row = f"{name} less others, before"
             own, rest = (SpreadMeasure(indexes["before"][0], selected, FIGURES[0]) for selected in (questions, others))
-            cells.append(Cell(row, FIGURES[0], (Less(own, rest),)))
+            cells.append(Cell(row, FIGURES[0], (MeanDifference(own, rest),)))
             says = "before training, passages are more crowded than those of other relations"
             claims.append(PaperClaim(says, (row, FIGURES[0]), about=name))
     return ExperimentPlan(

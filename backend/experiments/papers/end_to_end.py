@@ -17,7 +17,7 @@ from blindspot.backend.experiments.readers import (
     exact_cells,
     reader_settings,
 )
-from blindspot.backend.experiments.rocketqa import need_one_train
+from blindspot.backend.experiments.rocketqa import require_one_training_set
 from blindspot.backend.experiments.workbench import Workbench
 
 PUBLISHED = {"BM25": 32.6, "dense": 41.5, "BM25 + dense": 39.0}
@@ -27,7 +27,7 @@ DEFAULTS = {"ks": (1, 10, 50)}
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
-    need_one_train(setting)
+    require_one_training_set(setting)
     deepest, index = max(setting.ks), Index(setting.first_encoder)
     ways = {
         "BM25": lambda asked, k: Bm25Hits(asked, k),

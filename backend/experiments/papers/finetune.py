@@ -16,21 +16,21 @@ from blindspot.backend.experiments.by_relation import (
     LEAST,
     SMALL_MINIMUM,
     K,
-    Together,
+    RelationAverage,
     choose_relations,
-    claimed,
+    claim_cutoff,
     column,
-    of_one_set,
-    questions_by_relation,
+    count_by_relation,
+    restrict_to_trained_set,
 )
 from blindspot.backend.experiments.fine_tuning import (
     WORDINGS,
-    Adapted,
-    Apart,
-    Tuning,
+    AdaptedTrainingData,
+    FineTuning,
+    SharedWordFilter,
     Words,
     datasets,
-    encoder_before,
+    encoder_before_training,
     largest_k,
     relation_data,
 )
@@ -46,12 +46,12 @@ PUBLISHED = {
     SIMILAR_ROW: {"P19": 74.7, "P159": 79.9, "P170": 76.2}, "FT OnlyP": {"P19": 72.8, "P159": 84.2, "P170": 78.0},
     "FT OnlyQ": {"P19": 45.4, "P159": 72.8, "P170": 73.4}, "BM25": {"P19": 75.2, "P159": 85.0, "P170": 71.7},
 }  # fmt: skip
-PAPER = ("P19", "P159", "P170")
+PAPER_RELATIONS = ("P19", "P159", "P170")
 TAKES = frozenset({"relations"})
 DEFAULTS = {"ks": (20,), "on": "", "train": (), "limit": 8000, "training": {"batch": 24}}
 ALL = "All (macro)"
-MOST = 3  # number of relations, if none is named
-ENOUGH = 100  # minimum number of training questions for also dropping questions that share a word of the answers
+MAX_RELATIONS = 3  # number of relations, if none is named
+MIN_QUESTIONS = 100  # minimum number of training questions for also dropping questions that share a word of the answers
 OFFICIAL, SIMILAR = "no-overlap", "similar"  # the question sets of EntityQuestions for this experiment
 
 
@@ -68,7 +68,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     setting, official = _sources(setting, bench)
     apart, counts, notes = _separations(setting, bench, official)
     relations, left_out = choose_relations(
-        setting, counts, "training questions without words of the measured questions", MOST, PAPER
+        setting, counts, "training questions without words of the measured questions", MAX_RELATIONS, PAPER_RELATIONS
     )
     worded = official and SIMILAR in datasets(bench, "train") or all(relation in WORDINGS for relation in relations)
     rows: dict[str, dict[str, Sequence[RunPart]]] = {row: {} for row in PUBLISHED if worded or row != SIMILAR_ROW}
@@ -77,16 +77,16 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
             setting.question_selection(relations=(relation,)),
             relation_data(setting, setting.train, relation),
         )
-        adapted = Adapted(data, apart[relation])
-        rows["start"][relation] = [DenseHits(questions, k, Index(encoder_before(setting)))]
+        adapted = AdaptedTrainingData(data, apart[relation])
+        rows["start"][relation] = [DenseHits(questions, k, Index(encoder_before_training(setting)))]
         rows["BM25"][relation] = [Bm25Hits(questions, k)]
         for row, only in TOWERS:
-            rows[row][relation] = Tuning((adapted,), only).hits(setting, questions, k)
+            rows[row][relation] = FineTuning((adapted,), only).hits(setting, questions, k)
         if worded:
-            rows[SIMILAR_ROW][relation] = Tuning(
+            rows[SIMILAR_ROW][relation] = FineTuning(
                 (_reworded_data(setting, bench, data, apart[relation], official),)
             ).hits(setting, questions, k)
-    at = column(ALL if len(relations) > 1 else relation_name(relations[0]), claimed(setting.ks), setting.ks)
+    at = column(ALL if len(relations) > 1 else relation_name(relations[0]), claim_cutoff(setting.ks), setting.ks)
     return ExperimentPlan(
         [cell for row, by_relation in rows.items() for cell in _cells(row, by_relation, setting.ks)],
         [
@@ -146,21 +146,21 @@ def _sources(setting: Setting, bench: Workbench) -> tuple[Setting, bool]:
         train=setting.train or ((f"{OFFICIAL}/train",) if official else others or ("train",)),
         on=setting.on or (f"{MAIN}/test" if official else "dev"),
     )
-    return of_one_set(result, bench), official
+    return restrict_to_trained_set(result, bench), official
 
 
 def _separations(
     setting: Setting, bench: Workbench, official: bool
-) -> tuple[dict[str, tuple[Apart, ...]], dict[str, int], dict[str, str]]:
+) -> tuple[dict[str, tuple[SharedWordFilter, ...]], dict[str, int], dict[str, str]]:
     """Return by relation the filters that remove training questions similar to measured ones, the number of training
     questions, and a note. Official sets are not filtered.
     """
     of: dict[str, list[Question]] = {}
     for question in bench.questions.with_ids(eligible_questions(bench, setting.train, relations=setting.relations).ids):
         of.setdefault(question.relation or "", []).append(question)
-    asked = questions_by_relation(bench, setting.question_selection())
-    minimum, enough = (SMALL_MINIMUM, SMALL_MINIMUM) if setting.small else (LEAST, ENOUGH)
-    separations: dict[str, tuple[Apart, ...]] = {}
+    asked = count_by_relation(bench, setting.question_selection())
+    minimum, enough = (SMALL_MINIMUM, SMALL_MINIMUM) if setting.small else (LEAST, MIN_QUESTIONS)
+    separations: dict[str, tuple[SharedWordFilter, ...]] = {}
     counts: Counter[str] = Counter()
     notes: dict[str, str] = {}
     for relation, measured in asked.items():
@@ -168,7 +168,8 @@ def _separations(
             continue
         questions = setting.question_selection(relations=(relation,))
         kept = {
-            words: sum(map(Apart(questions, words).kept_by(bench), of.get(relation, ()))) for words in get_args(Words)
+            words: sum(map(SharedWordFilter(questions, words).kept_question_ids(bench), of.get(relation, ())))
+            for words in get_args(Words)
         }
         strict_words: Words = "subject and answers"
         total = len(of.get(relation, ()))
@@ -177,7 +178,7 @@ def _separations(
             f"{relation}: of {total:,} training questions, {kept[strict_words]:,} share no word of subject and answers "
             f"with the {measured:,} measured questions, and {kept['subject']:,} share no word of the subject"
         )
-        separations[relation] = () if official else (Apart(questions, which),)
+        separations[relation] = () if official else (SharedWordFilter(questions, which),)
         counts[relation] = total if official else kept[which]
         notes[relation] = (
             f"{message}. The official set no-overlap is used unchanged."
@@ -188,14 +189,14 @@ def _separations(
 
 
 def _reworded_data(
-    setting: Setting, bench: Workbench, data: TrainingData, separations: tuple[Apart, ...], official: bool
-) -> Adapted:
+    setting: Setting, bench: Workbench, data: TrainingData, separations: tuple[SharedWordFilter, ...], official: bool
+) -> AdaptedTrainingData:
     """Return the training data in another wording: the official reworded set if there is one, else the same questions
     reworded.
     """
     if official and SIMILAR in datasets(bench, "train"):
-        return Adapted(relation_data(setting, (f"{SIMILAR}/train",), data.relations[0]), separations)
-    return Adapted(data, separations, tuple((relation, WORDINGS[relation]) for relation in data.relations))
+        return AdaptedTrainingData(relation_data(setting, (f"{SIMILAR}/train",), data.relations[0]), separations)
+    return AdaptedTrainingData(data, separations, tuple((relation, WORDINGS[relation]) for relation in data.relations))
 
 
 def _cells(row: str, hits: Mapping[str, Sequence[RunPart]], ks: Sequence[int]) -> list[Cell]:
@@ -213,6 +214,10 @@ def _cells(row: str, hits: Mapping[str, Sequence[RunPart]], ks: Sequence[int]) -
         ]
         if len(hits) > 1:
             result.append(
-                Cell(row, column(ALL, k, ks), tuple(Together(each) for each in zip(*by_relation.values(), strict=True)))
+                Cell(
+                    row,
+                    column(ALL, k, ks),
+                    tuple(RelationAverage(each) for each in zip(*by_relation.values(), strict=True)),
+                )
             )
     return result

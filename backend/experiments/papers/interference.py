@@ -16,16 +16,16 @@ from blindspot.backend.data.leaks import eligible_questions
 from blindspot.backend.experiments.by_relation import (
     K,
     choose_relations,
-    claimed,
+    claim_cutoff,
     column,
-    of_one_set,
-    questions_by_relation,
+    count_by_relation,
+    restrict_to_trained_set,
 )
 from blindspot.backend.experiments.fine_tuning import (
-    Adapted,
-    Tuning,
+    AdaptedTrainingData,
+    FineTuning,
     datasets,
-    encoder_before,
+    encoder_before_training,
     largest_k,
     relation_data,
 )
@@ -37,29 +37,33 @@ from blindspot.db.errors import BadInput
 
 TAKES = frozenset({"relations", "sets"})
 DEFAULTS = {"ks": (20,), "limit": 8000, "training": {"batch": 24}}
-PAPER = ("P19", "P159", "P170")
+PAPER_RELATIONS = ("P19", "P159", "P170")
 PUBLISHED = {  # (the general set, the relation, all relations): before, FT, FT with the general set
     "P19": ((80.1, 25.4, 49.7), (62.8, 74.3, 56.2), (70.8, 52.0, 47.4)),
     "P159": ((80.1, 70.0, 49.7), (71.6, 80.3, 53.3), (75.1, 81.3, 49.5)),
     "P170": ((80.1, 54.1, 49.7), (70.8, 80.8, 52.3), (72.6, 72.3, 44.1)),
 }
 BM25_PUBLISHED = (64.5, None, 71.2)
-MOST = 1  # number of relations, if none is named and the study lacks the paper's
+MAX_RELATIONS = 1  # number of relations, if none is named and the study lacks the paper's
 RELATION, ALL, REST = "the relation", "all relations (macro)", "the rest (macro)"
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     general, data, general_words = _general_cells(setting, bench)
-    setting = of_one_set(setting, bench)
+    setting = restrict_to_trained_set(setting, bench)
     k, questions = largest_k(setting), setting.question_selection()
-    counts = questions_by_relation(bench, questions)
+    counts = count_by_relation(bench, questions)
     trained = Counter(
         question.relation
         for question in bench.questions.with_ids(eligible_questions(bench, setting.train).ids)
         if question.relation
     )
     relations, left_out = choose_relations(
-        setting, {count: trained[count] for count in counts}, f"questions in {', '.join(setting.train)}", MOST, PAPER
+        setting,
+        {count: trained[count] for count in counts},
+        f"questions in {', '.join(setting.train)}",
+        MAX_RELATIONS,
+        PAPER_RELATIONS,
     )
     cells: list[Cell] = []
     claims: list[PaperClaim] = []
@@ -67,8 +71,8 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         own = relation_data(setting, setting.train, relation)
         rows: dict[str, tuple[HitsOf, int | None]] = {
             "start": (_hits_before_training(setting, k), 0),
-            f"FT {relation}": (_hits_after_training(Tuning((own,)), setting, k), 1),
-            f"FT {relation} + {general.split}": (_hits_after_training(Tuning((own, *data)), setting, k), 2),
+            f"FT {relation}": (_hits_after_training(FineTuning((own,)), setting, k), 1),
+            f"FT {relation} + {general.split}": (_hits_after_training(FineTuning((own, *data)), setting, k), 2),
             "BM25": (_bm25(k), None),
         }
         name = relation_name(relation)
@@ -85,7 +89,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
                 published,
             )
         start, alone, joint, bm25 = (f"{name}: {row}" for row in rows)
-        at = {part: column(part, claimed(setting.ks), setting.ks) for part in (general.split, ALL)}
+        at = {part: column(part, claim_cutoff(setting.ks), setting.ks) for part in (general.split, ALL)}
         claims += [
             replace(claim, about=name)
             for claim in (
@@ -126,10 +130,10 @@ HitsOf: TypeAlias = Callable[[QuestionSelection], Sequence[RunPart]]
 
 
 def _hits_before_training(setting: Setting, k: int) -> HitsOf:
-    return lambda asked: [DenseHits(asked, k, Index(encoder_before(setting)))]
+    return lambda asked: [DenseHits(asked, k, Index(encoder_before_training(setting)))]
 
 
-def _hits_after_training(tuning: Tuning, setting: Setting, k: int) -> HitsOf:
+def _hits_after_training(tuning: FineTuning, setting: Setting, k: int) -> HitsOf:
     return lambda asked: tuning.hits(setting, asked, k)
 
 
@@ -191,7 +195,7 @@ def _general_cells(setting: Setting, bench: Workbench) -> tuple[QuestionSelectio
     whole = setting.data(mined=setting.mined(), policy="answer_match", positives=("gold", "distant"))
     return (
         setting.question_selection(f"{SECOND_DATASET}/{split}"),
-        (Adapted(whole, wordings=tuple(sorted(SECOND_WORDINGS.items()))),),
+        (AdaptedTrainingData(whole, wordings=tuple(sorted(SECOND_WORDINGS.items()))),),
         f"The general set is {SECOND_DATASET}: trained on all training questions in their second wording, measured "
         f"on its {split}.",
     )

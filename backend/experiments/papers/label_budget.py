@@ -23,7 +23,7 @@ from blindspot.backend.experiments.hits import RunPart
 from blindspot.backend.experiments.papers import EXPERIMENTS
 from blindspot.backend.experiments.parts import Part
 from blindspot.backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Setting
-from blindspot.backend.experiments.trainings import DualEncoder, found_by
+from blindspot.backend.experiments.trainings import DualEncoder, run_of_model
 from blindspot.backend.experiments.workbench import Workbench
 from blindspot.backend.judging.corrected import CorrectedRun, corrected_run
 from blindspot.backend.training_sets.denoising import policy_named
@@ -101,7 +101,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
             mined=setting.mined(), policy=setting.policy, positives=("gold", "distant"), until=budget.until
         )
         models = [DualEncoder((data,), setting.settings(seed), setting.first_encoder) for seed in setting.seeds]
-        hits = [found_by(model, asked, max(setting.ks)) for model in models]
+        hits = [run_of_model(model, asked, max(setting.ks)) for model in models]
         for bucket in ("", *buckets):
             cells += [
                 Cell(
@@ -112,7 +112,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
                 for k in setting.ks
             ]
     before, after = budgets[-2:]
-    more, column = after.labels - before.labels, setting.late()
+    more, column = after.labels - before.labels, setting.claim_cutoff()
     claim = PaperClaim(
         f"a hundred more labels are worth it: the last {more:,} gained more than {setting.worth:g} points per hundred",
         (after.row, column),

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from blindspot.backend.data.leaks import eligible_questions
 from blindspot.backend.experiments.hits import Bm25Hits
-from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, dense_row, in_column, success_cells
-from blindspot.backend.experiments.question_sets import measured_on, training_sets
+from blindspot.backend.experiments.plan import (
+    ExperimentPlan,
+    PaperClaim,
+    Setting,
+    dense_row,
+    success_cells,
+    with_column_name,
+)
+from blindspot.backend.experiments.question_sets import measured_split, training_sets
 from blindspot.backend.experiments.workbench import Workbench
 
 TAKES = frozenset({"sets"})
@@ -21,10 +28,10 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     }
     cells = []
     for name in sets:
-        questions, column = setting.question_selection(measured_on(setting, bench, name)), f"{name} @{k}"
-        cells += in_column(success_cells("BM25", [Bm25Hits(questions, k)], (k,)), column)
-        cells += in_column(dense_row(setting, "single", data[name], selection=questions), column)
-        cells += in_column(dense_row(setting, "multi", tuple(data.values()), selection=questions), column)
+        questions, column = setting.question_selection(measured_split(setting, bench, name)), f"{name} @{k}"
+        cells += with_column_name(success_cells("BM25", [Bm25Hits(questions, k)], (k,)), column)
+        cells += with_column_name(dense_row(setting, "single", data[name], selection=questions), column)
+        cells += with_column_name(dense_row(setting, "multi", tuple(data.values()), selection=questions), column)
     smallest = min(sets, key=lambda name: len(eligible_questions(bench, (f"{name}/train",)).ids))
     at = f"{smallest} @{k}"
     return ExperimentPlan(

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from blindspot.backend.experiments.parts import StudyEncoder
 from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, success_cells
-from blindspot.backend.experiments.rocketqa import need_one_train, steps_of
-from blindspot.backend.experiments.trainings import found_by
+from blindspot.backend.experiments.rocketqa import require_one_training_set, steps_by_seed
+from blindspot.backend.experiments.trainings import run_of_model
 from blindspot.backend.experiments.workbench import Workbench
 from blindspot.backend.retrieval.model_kinds import encoder_kind
 from blindspot.db.errors import BadInput
@@ -22,7 +22,7 @@ PUBLISHED = {"bert-base": {100: 86.0}, "ernie-base": {100: 87.6}}
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
-    need_one_train(setting)
+    require_one_training_set(setting)
     known = (name for name, settings in bench.settings.encoders.items() if encoder_kind(settings) == "dense")
     encoders = tuple(dict.fromkeys(setting.encoders or known))
     if len(encoders) < 2:
@@ -36,8 +36,8 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         for cell in success_cells(
             name,
             [
-                found_by(each.cross_batch, setting.question_selection(), max(setting.ks))
-                for each in steps_of(setting, StudyEncoder(name))
+                run_of_model(each.cross_batch, setting.question_selection(), max(setting.ks))
+                for each in steps_by_seed(setting, StudyEncoder(name))
             ],
             setting.ks,
             PUBLISHED.get(name),

@@ -13,7 +13,7 @@ from blindspot.backend.experiments.workbench import Workbench
 TAKES = frozenset({"encoders"})
 DEFAULTS = {"measured": 300}
 FROM_THE_PAPER = ("early position", "brevity", "literal match", "repetition")
-WINS = "favoured wins"
+FAVOURED_WINS = "favoured wins"
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
@@ -47,4 +47,4 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
 
 
 def _column(encoder: str, encoders: tuple[str, ...]) -> str:
-    return WINS if len(encoders) == 1 else f"{WINS}, {encoder}"
+    return FAVOURED_WINS if len(encoders) == 1 else f"{FAVOURED_WINS}, {encoder}"

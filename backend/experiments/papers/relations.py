@@ -9,12 +9,12 @@ from blindspot.analysis.published import SYSTEMS, TOP_20, comparability_caveat
 from blindspot.backend.experiments.by_relation import (
     AVERAGE,
     choose_relations,
-    claimed,
+    claim_cutoff,
     column,
-    of_one_set,
-    questions_by_relation,
+    count_by_relation,
     relation_cells,
-    success_of,
+    restrict_to_trained_set,
+    success_of_each_seed,
 )
 from blindspot.backend.experiments.hits import Bm25Hits, DenseHits, Index
 from blindspot.backend.experiments.parts import StudyEncoder
@@ -27,9 +27,9 @@ BM25 = "BM25"
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
-    setting = of_one_set(setting, bench)
+    setting = restrict_to_trained_set(setting, bench)
     questions, k = setting.question_selection(), max(setting.ks)
-    counts = questions_by_relation(bench, questions)
+    counts = count_by_relation(bench, questions)
     relations, left_out = choose_relations(setting, counts, f"questions in {setting.on}")
     encoders = tuple(dict.fromkeys(setting.encoders or (setting.start,)))
     runs = {
@@ -42,9 +42,11 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         row = {**TOP_20, "Average": PUBLISHED_AVERAGE}.get(relation)
         return row[SYSTEMS.index(beside[system])] if row and system in beside else None
 
-    at = claimed(setting.ks)
+    at = claim_cutoff(setting.ks)
     return ExperimentPlan(
-        relation_cells({name: success_of([hits]) for name, hits in runs.items()}, relations, setting.ks, published),
+        relation_cells(
+            {name: success_of_each_seed([hits]) for name, hits in runs.items()}, relations, setting.ks, published
+        ),
         [
             PaperClaim(
                 f"BM25 beats {encoder}, on average over relations",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from blindspot.backend.experiments.hits import Bm25Hits, DenseHits, HybridHits, Index, RunPart
 from blindspot.backend.experiments.parts import StudyEncoder
-from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, in_column, success_cells
+from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, success_cells, with_column_name
 from blindspot.backend.experiments.question_sets import measured_sets
 from blindspot.backend.experiments.workbench import Workbench
 
@@ -31,7 +31,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
             cells += [
                 cell
                 for row, hits in rows.items()
-                for cell in in_column(
+                for cell in with_column_name(
                     success_cells(row, [hits], (at,), {at: printed[at == 100]} if printed and row == "BM25" else None),
                     f"{name} @{at}",
                 )

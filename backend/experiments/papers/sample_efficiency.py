@@ -30,7 +30,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     for size in sizes:
         data = setting.data(mined=setting.mined(), policy="answer_match", limit=size)
         cells += dense_row(setting, f"{size:,}", data)
-    at, rows = setting.late(), [f"{size:,}" for size in sizes]
+    at, rows = setting.claim_cutoff(), [f"{size:,}" for size in sizes]
     return ExperimentPlan(
         cells,
         [

@@ -10,12 +10,12 @@ from blindspot.backend.experiments.by_relation import (
     LEAST,
     SMALL_MINIMUM,
     choose_relations,
-    claimed,
+    claim_cutoff,
     column,
-    of_one_set,
-    questions_by_relation,
+    count_by_relation,
     relation_cells,
-    success_of,
+    restrict_to_trained_set,
+    success_of_each_seed,
 )
 from blindspot.backend.experiments.fine_tuning import largest_k
 from blindspot.backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
@@ -48,11 +48,11 @@ CLOSE = 0.05
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
-    setting = of_one_set(setting, bench)
+    setting = restrict_to_trained_set(setting, bench)
     k, questions = largest_k(setting), setting.question_selection()
     if changed := [name for name in ("layers", "similarity", "normalise") if name in dict(setting.training)]:
         raise BadInput(f"the index is fixed, so {changed[0]} cannot be chosen here; remove this setting")
-    counts = questions_by_relation(bench, questions)
+    counts = count_by_relation(bench, questions)
     relations, left_out = choose_relations(setting, counts, f"questions in {setting.on}")
     eligible_questions(bench, setting.train, relations=setting.relations)
     encoders = tuple(dict.fromkeys(setting.encoders or (setting.start,)))
@@ -74,7 +74,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         ]
     runs["BM25"] = [Bm25Hits(questions, k)]
     places = {**dict(zip([name for name in runs if name != "BM25"], range(6), strict=False)), "BM25": 6}
-    at = claimed(setting.ks)
+    at = claim_cutoff(setting.ks)
 
     def row_of(system: str) -> tuple[str, str]:
         return AVERAGE, column(system, at, setting.ks)
@@ -102,7 +102,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         ]
     return ExperimentPlan(
         relation_cells(
-            {name: success_of(hits) for name, hits in runs.items()},
+            {name: success_of_each_seed(hits) for name, hits in runs.items()},
             relations,
             setting.ks,
             lambda relation, name: (

@@ -5,8 +5,8 @@ R@5 (Success@5) on Natural Questions.
 from __future__ import annotations
 
 from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, success_cells
-from blindspot.backend.experiments.rocketqa import need_one_train, steps_of, unlabelled
-from blindspot.backend.experiments.trainings import found_by
+from blindspot.backend.experiments.rocketqa import require_one_training_set, steps_by_seed, unlabelled_question_count
+from blindspot.backend.experiments.trainings import run_of_model
 from blindspot.backend.experiments.workbench import Workbench
 
 IN_BATCH, CROSS_BATCH, RAW, DENOISED, AUGMENTED = (
@@ -26,8 +26,8 @@ DEFAULTS = {
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
-    need_one_train(setting)
-    steps, more = steps_of(setting), unlabelled(bench)
+    require_one_training_set(setting)
+    steps, more = steps_by_seed(setting), unlabelled_question_count(bench)
     rows = {
         IN_BATCH: [step.in_batch for step in steps],
         CROSS_BATCH: [step.cross_batch for step in steps],
@@ -41,7 +41,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         for row, models in rows.items()
         for cell in success_cells(
             row,
-            [found_by(model, setting.question_selection(), max(setting.ks)) for model in models],
+            [run_of_model(model, setting.question_selection(), max(setting.ks)) for model in models],
             setting.ks,
             {5: PUBLISHED[row]},
         )

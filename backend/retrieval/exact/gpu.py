@@ -315,12 +315,12 @@ def _padded_products(rows: torch.Tensor, questions: torch.Tensor, scores: torch.
 
 
 def best_of_both(
-    best: tuple[torch.Tensor, torch.Tensor], other: tuple[torch.Tensor, torch.Tensor], count: int
+    best: tuple[torch.Tensor, torch.Tensor], other_best: tuple[torch.Tensor, torch.Tensor], count: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the `count` best (or all, if there are fewer) of two sets of scores and rows (q, m), in no order."""
     import torch
 
-    scores, rows = torch.cat((best[0], other[0]), 1), torch.cat((best[1], other[1]), 1)
+    scores, rows = torch.cat((best[0], other_best[0]), 1), torch.cat((best[1], other_best[1]), 1)
     if scores.shape[1] > count:
         scores, columns = scores.topk(count, dim=1, sorted=False)
         rows = rows.gather(1, columns)

@@ -172,22 +172,22 @@ def _add_candidate_keys(rows, first_document, window, found, best, k, key_count,
 
 
 @njit(nogil=True, cache=True)
-def _first_position_from(documents, place, stop, low):
+def _first_position_from(documents, start, stop, low):
     """Return the first position whose document number is at least `low`, found by exponential search and then binary
     search.
     """
     step = np.uint64(1)
-    while place + step < stop and documents[place + step] < low:
-        place += step
+    while start + step < stop and documents[start + step] < low:
+        start += step
         step <<= np.uint64(1)
-    end = min(place + step + np.uint64(1), stop)
-    while place < end:
-        middle = (place + end) >> np.uint64(1)
+    end = min(start + step + np.uint64(1), stop)
+    while start < end:
+        middle = (start + end) >> np.uint64(1)
         if documents[middle] < low:
-            place = middle + np.uint64(1)
+            start = middle + np.uint64(1)
         else:
             end = middle
-    return place
+    return start
 
 
 @njit(nogil=True, cache=True)
@@ -247,17 +247,19 @@ def find_terms(texts, offsets, wanted_terms, starts, positions):
 
 
 @njit(nogil=True, cache=True)
-def _texts_equal(text, other):
-    return len(text) == len(other) and not _text_precedes(text, other) and not _text_precedes(other, text)
+def _texts_equal(text, other_text):
+    return (
+        len(text) == len(other_text) and not _text_precedes(text, other_text) and not _text_precedes(other_text, text)
+    )
 
 
 @njit(nogil=True, cache=True)
-def _text_precedes(text, other):
+def _text_precedes(text, other_text):
     """Return whether a text sorts before another by their bytes."""
-    for place in range(min(len(text), len(other))):
-        if text[place] != other[place]:
-            return text[place] < other[place]
-    return len(text) < len(other)
+    for place in range(min(len(text), len(other_text))):
+        if text[place] != other_text[place]:
+            return text[place] < other_text[place]
+    return len(text) < len(other_text)
 
 
 @njit(nogil=True, cache=True)

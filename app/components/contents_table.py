@@ -11,7 +11,7 @@ from blindspot.backend.retrieval.opened import KIND as OPENED_INDEX
 from blindspot.backend.retrieval.opened import describe_index
 
 
-def holdings(contents: dict[str, Any], as_text: bool = False) -> Html:
+def contents_table(contents: dict[str, Any], as_text: bool = False) -> Html:
     """Passages, questions, frequencies and indexes, as a table.
 
     Args:

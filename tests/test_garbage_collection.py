@@ -5,8 +5,14 @@ import weakref
 
 import pytest
 
-from blindspot.app import garbage, server_process
-from blindspot.app.garbage import LONG, SECONDS_BETWEEN, SHARE, ShortCollections, keep_collections_short
+from blindspot.app import garbage_collection, server_process
+from blindspot.app.garbage_collection import (
+    LARGEST_SHARE,
+    LONG_SECONDS,
+    SECONDS_BETWEEN,
+    ShortCollections,
+    keep_collections_short,
+)
 
 WHOLE = {"generation": 2, "collected": 0, "uncollectable": 0}
 
@@ -57,7 +63,7 @@ def test_garbage_made_after_a_whole_collection_never_waits_for_the_next(clock):
 def test_survivors_of_a_long_collection_are_set_aside(clock):
     gc.collect(2)
     kept = [Node() for _ in range(20_000)]
-    gc.callbacks.insert(0, lambda phase, info: setattr(clock, "now", clock.now + (phase == "stop") * 2 * LONG))
+    gc.callbacks.insert(0, lambda phase, info: setattr(clock, "now", clock.now + (phase == "stop") * 2 * LONG_SECONDS))
     gc.collect(2)
     assert len(gc.get_objects()) < 2_000 and len(kept) == 20_000
 
@@ -86,8 +92,8 @@ def test_garbage_among_objects_set_aside_is_freed_by_the_next_whole_collection(c
 
 def test_whole_collections_take_a_small_share_of_the_time(monkeypatch):
     clock, whole = Clock(), []
-    monkeypatch.setattr(garbage.gc, "unfreeze", lambda: whole.append(clock.now))
-    monkeypatch.setattr(garbage.gc, "freeze", lambda: None)
+    monkeypatch.setattr(garbage_collection.gc, "unfreeze", lambda: whole.append(clock.now))
+    monkeypatch.setattr(garbage_collection.gc, "freeze", lambda: None)
     callback = ShortCollections(clock)
     for _ in range(10_000):
         started = len(whole)
@@ -96,12 +102,16 @@ def test_whole_collections_take_a_small_share_of_the_time(monkeypatch):
         callback("stop", WHOLE)
         clock.now += 1.0
     assert len(whole) > 10
-    assert len(whole) * 2.0 <= SHARE * (clock.now - 1000.0) + 2.0
+    assert len(whole) * 2.0 <= LARGEST_SHARE * (clock.now - 1000.0) + 2.0
 
 
 def test_younger_generations_are_left_alone(monkeypatch):
-    monkeypatch.setattr(garbage.gc, "freeze", lambda: pytest.fail("froze after a collection of young objects"))
-    monkeypatch.setattr(garbage.gc, "unfreeze", lambda: pytest.fail("unfroze for a collection of young objects"))
+    monkeypatch.setattr(
+        garbage_collection.gc, "freeze", lambda: pytest.fail("froze after a collection of young objects")
+    )
+    monkeypatch.setattr(
+        garbage_collection.gc, "unfreeze", lambda: pytest.fail("unfroze for a collection of young objects")
+    )
     callback = ShortCollections()
     for phase in ("start", "stop"):
         callback(phase, {**WHOLE, "generation": 1})

@@ -14,7 +14,7 @@ from blindspot.db.tags import Tags
 
 
 @dataclass(frozen=True)
-class Desk:
+class JudgingStores:
     """The stores of one study for judging: the label store, the queue, the cards to judge, and the tags."""
 
     labels: Labels
@@ -23,19 +23,21 @@ class Desk:
     tags: Tags
 
 
-def desk(study: Study) -> Desk:
+def judging_stores(study: Study) -> JudgingStores:
     """Return the stores of a study. A labels.db that was replaced is opened again."""
-    return _desk(study, study.labels_path.stat().st_ino)
+    return _cached_stores(study, study.labels_path.stat().st_ino)
 
 
-def given_words(study: Study) -> str:
-    """Say how many labels people gave, as in "600 labels by 2 people": each person's last label of a passage counts once."""
-    by_person = desk(study).labels.label_counts_by_person()
+def label_count_words(study: Study) -> str:
+    """Say how many labels people gave, as in "600 labels by 2 people": each person's last label of a passage counts
+    once.
+    """
+    by_person = judging_stores(study).labels.label_counts_by_person()
     return f"{quantity(sum(by_person.values()), 'label')} by {quantity(len(by_person), 'person', 'people')}"
 
 
 @lru_cache(maxsize=4)  # asked a dozen times a page; Streamlit's caches take 0.2 ms to make their keys
-def _desk(study: Study, inode: int) -> Desk:
+def _cached_stores(study: Study, inode: int) -> JudgingStores:
     path = study.labels_path
     labels = Labels(path, passages=study.corpus.ordinals if study.has_corpus else None)
-    return Desk(labels, Queue(path), Cards(study), Tags(path))
+    return JudgingStores(labels, Queue(path), Cards(study), Tags(path))

@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping
 
 SECONDS_BETWEEN = 30.0
 """Shortest time between the end of a full collection and the start of the next."""
-LONG = 0.05
+LONG_SECONDS = 0.05
 """Seconds. If a collection takes longer than this, everything that survives it is excluded too, because modules or
 questions have just been loaded.
 """
-SHARE = 1 / 200
+LARGEST_SHARE = 1 / 200
 """Largest share of the time that full collections may take; with millions of questions, one takes seconds."""
 
 
@@ -41,10 +41,10 @@ class ShortCollections:
             if self._is_whole:
                 gc.unfreeze()  # into the generation that is now collected
             return
-        if self._is_whole or now - self._began > LONG:
+        if self._is_whole or now - self._began > LONG_SECONDS:
             gc.freeze()
         if self._is_whole:
-            self._next_whole = now + max(SECONDS_BETWEEN, (now - self._began) / SHARE)
+            self._next_whole = now + max(SECONDS_BETWEEN, (now - self._began) / LARGEST_SHARE)
 
 
 def keep_collections_short() -> None:
