@@ -214,9 +214,9 @@ function drawLines() {
 
 // In a narrow window the menu scrolls sideways: show the current page in its middle.
 function placeMenu() {
-  const menu = document.querySelector(".top nav:not([data-placed])"), here = menu?.querySelector(".here");
-  if (!here) return;
-  menu.dataset.placed = "";
+  const menu = document.querySelector(".top nav"), here = menu?.querySelector(".here");
+  if (!here || menu.dataset.width === String(menu.clientWidth)) return;   // once for each width: people scroll it, too
+  menu.dataset.width = menu.clientWidth;
   menu.scrollLeft = here.offsetLeft - menu.offsetLeft - (menu.clientWidth - here.offsetWidth) / 2;
 }
 

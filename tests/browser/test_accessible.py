@@ -14,6 +14,8 @@ LOW = """() => [...document.querySelectorAll('.top nav a, a.next, a.button, .cho
 FIRST = """() => { const title = document.querySelector('h1'), field = [...document.querySelectorAll(
     '[data-testid=stMain] :is([data-baseweb=select], [data-baseweb=input], .choices)')].find(each => each.checkVisibility());
     return title && (!field || title.compareDocumentPosition(field) & Node.DOCUMENT_POSITION_FOLLOWING); }"""
+UNSEEN = """() => { const here = document.querySelector('.top nav .here')?.getBoundingClientRect();
+    return Boolean(here && (here.left < 0 || here.right > innerWidth)); }"""
 LOOKING = ("", "compare", "relations", "slices", "question", "find", "map")
 ELSEWHERE = {"presentation-role-conflict"}  # minor, of Streamlit's field for files
 
@@ -41,6 +43,9 @@ def test_no_fault_on_any_page(browser, address, scheme):
                 if page.partition("?")[0] in LOOKING and not tab.evaluate(FIRST):
                     found.append((page, width, "a field before the title"))
                 if width == 400:
+                    tab.wait_for_timeout(100)  # the menu scrolls in the next frame
+                    if tab.evaluate(UNSEEN):
+                        found.append((page, width, "the menu does not show the current page"))
                     found += [(page, width, "less than 44 pixels high", html) for html in tab.evaluate(LOW)]
                 for fault in Axe().run(tab).response["violations"]:
                     if fault["id"] not in ELSEWHERE:
