@@ -166,6 +166,8 @@ def _button(open_study: Study, missing_reason: str, place: str, primary: bool) -
 def _curve(open_study: Study, points: Sequence[CurvePoint], scope: Scope, place: str) -> list[Html]:
     head = [tag("h2", term("Learning curve" if place != "training" else "Measured on dev", _scope_sentence(scope)))]
     if not points:
+        if place != "training" and stored_forecast(open_study) is not None:
+            return head  # the forecast's sentence below says whether labels pay
         words = "Not measured yet: how well a judge and an adapter do on dev when they learn from the labels so far."
         return [*head, tag("p", words)]
     last = points[-1]

@@ -7,7 +7,7 @@ import streamlit as st
 from blindspot.app import who
 from blindspot.app.components.marks import notice
 from blindspot.app.components.setting_fields import setting_field
-from blindspot.app.markup import show
+from blindspot.app.markup import show, tag
 from blindspot.backend.core.settings import Settings
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import generalisation, set_unit
@@ -21,7 +21,7 @@ def unit_panel(study: Study) -> None:
     now = study.settings.unit
     with st.expander(f"Unit of observation: {now}"):
         chosen = setting_field(st, Settings, "unit", now, key="unit")  # type: ignore[arg-type]
-        st.caption(generalisation(chosen))
+        show(tag("p", generalisation(chosen), cls="soft"))
         if chosen == now:
             return
         try:
