@@ -28,13 +28,13 @@ class Retrieved(NamedTuple):
 def found_title(result: TextSearch, words: str, retrieving_questions: Retrieved | None) -> Html:
     """Say how many texts have the words, and how many of them a run retrieves."""
     place = result.place[:-1]
-    if not result.found:
-        return join(tag("h1", f"No {place} has “{words}”"), tag("p", result.how, cls="soft"))
-    title = f"{'The first ' if result.more else ''}{quantity(len(result.found), place)} for “{words}”"
+    if not result.results:
+        return join(tag("h1", f"No {place} has “{words}”"), tag("p", result.method_note, cls="soft"))
+    title = f"{'The first ' if result.has_more else ''}{quantity(len(result.results), place)} for “{words}”"
     if retrieving_questions is not None:
         number = len(retrieving_questions.by) or "none"
         title += f"; {retrieving_questions.run} retrieves {number} of them in the top {retrieving_questions.k} of at least one question"
-    return join(tag("h1", title), tag("p", result.how, cls="soft"))
+    return join(tag("h1", title), tag("p", result.method_note, cls="soft"))
 
 
 def found_list(
@@ -45,13 +45,13 @@ def found_list(
     Args:
         more_address: The address of a longer list. retrieving_questions: The questions that retrieve each passage.
     """
-    gold = study.questions.questions_by_gold([each.id for each in result.found]) if result.place == "passages" else {}
+    gold = study.questions.questions_by_gold([each.id for each in result.results]) if result.place == "passages" else {}
     texts = _whole_texts(study, result)
     items = [
         _found_text_item(
             result, each, gold.get(each.id, []), texts.get(each.id, ""), _retrieved_by(retrieving_questions, each.id)
         )
-        for each in result.found
+        for each in result.results
     ]
     foot = link("Show more", more_address, cls="button", data_focus="more") if more_address else ""
     return join(tag("ol", *items, cls="found"), div(foot, cls="foot"))
@@ -61,7 +61,7 @@ def _whole_texts(study: Study, result: TextSearch) -> dict[str, str]:
     """Return the texts of the passages found, by id."""
     if result.place != "passages":
         return {}
-    rows = study.corpus.ordinals([each.id for each in result.found])
+    rows = study.corpus.ordinals([each.id for each in result.results])
     return {each.id: each.text for each in study.corpus.passages(rows.values())}
 
 
