@@ -317,13 +317,13 @@ def _log_gamma_half_step(a: float) -> float:
     return math.log(a) / 2 - 1 / (8 * a) + 1 / (192 * a**3) - 1 / (640 * a**5)
 
 
-def _beta_fraction(x: float, a: float, b: float) -> float:
+def _beta_fraction(x: float, alpha: float, beta: float) -> float:
     """Return the continued fraction of the incomplete beta function (Abramowitz and Stegun 26.5.8), by Lentz's method."""
-    above, below = 1.0, 1 / (1 - (a + b) * x / (a + 1))
+    above, below = 1.0, 1 / (1 - (alpha + beta) * x / (alpha + 1))
     value = below
     for m in range(1, 10_000):
-        even = m * (b - m) / ((a + 2 * m - 1) * (a + 2 * m))
-        odd = -(a + m) * (a + b + m) / ((a + 2 * m) * (a + 2 * m + 1))
+        even = m * (beta - m) / ((alpha + 2 * m - 1) * (alpha + 2 * m))
+        odd = -(alpha + m) * (alpha + beta + m) / ((alpha + 2 * m) * (alpha + 2 * m + 1))
         before = value
         for term in (even * x, odd * x):
             above, below = 1 + term / above, 1 / (1 + term * below)

@@ -96,10 +96,10 @@ def may(labels_path: Path, action: str) -> bool:
     """Return whether the signed-in person has the right to an action of `blindspot.db.rights.ACTIONS`; pages hide
     actions without the right.
     """
-    return may_sign_in(signed_in_person(labels_path), action)
+    return has_right(signed_in_person(labels_path), action)
 
 
-def may_sign_in(person: Person | None, action: str) -> bool:
+def has_right(person: Person | None, action: str) -> bool:
     """Return whether a person has the right to an action; see `may`. None means that nobody is signed in."""
     if person is None:
         return mode() == "local" and ACTIONS[action].unnamed

@@ -59,14 +59,14 @@ class Reassignment:
     """What reassigning the blocked questions changed.
 
     Attributes:
-        moved: Number of questions that others get now.
-        done: Number of questions that count as done: as many people judged them as there are.
-        left: Number of questions that every active person has skipped for good.
+        moved_count: Number of questions that others get now.
+        done_count: Number of questions that count as done: as many people judged them as there are.
+        skipped_count: Number of questions that every active person has skipped for good.
     """
 
-    moved: int
-    done: int
-    left: int
+    moved_count: int
+    done_count: int
+    skipped_count: int
 
 
 def unfinished(connection: sqlite3.Connection, batch: str) -> list[UnfinishedQuestion]:

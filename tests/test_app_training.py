@@ -505,7 +505,7 @@ def test_a_finished_job_refreshes_the_page_while_another_runs(study, monkeypatch
 
     unfinished = iter([{"one", "two"}, {"two"}, {"two"}, {"two"}])
     reruns = []
-    monkeypatch.setattr(jobs, "_unfinished", lambda study: next(unfinished))
+    monkeypatch.setattr(jobs, "unfinished", lambda study: next(unfinished))
     monkeypatch.setattr(jobs.st, "rerun", lambda: reruns.append(1))
     for expected in (1, 1):
         with jobs.with_job_panel(study):

@@ -45,7 +45,7 @@ def study(tmp_path_factory) -> Study:
 
 
 def ids(result) -> list[str]:
-    return [each.id for each in result.found]
+    return [each.id for each in result.results]
 
 
 def marked(each) -> list[str]:
@@ -57,16 +57,16 @@ def test_passages_come_in_the_order_of_bm25_where_it_is_indexed(indexed_study):
     result = find(indexed_study, query, "passages", limit=5)
     rows = BM25(indexed_study).search([query], 5).ordinals[0]
     assert ids(result) == [each.id for each in indexed_study.corpus.passages(rows[rows >= 0])]
-    assert result.more and "ranked by BM25" in result.how
-    assert {word.lower() for each in result.found for word in marked(each)} <= {"weaver", "oslo"}
+    assert result.has_more and "ranked by BM25" in result.method_note
+    assert {word.lower() for each in result.results for word in marked(each)} <= {"weaver", "oslo"}
 
 
 def test_without_an_index_all_words_must_be_there_in_any_case(study):
     result = find(study, "TOWN ansver3", "passages")
-    assert ids(result) == ["answer3"] and "no BM25 index" in result.how
-    assert marked(result.found[0])[0] == "Ansver3"
+    assert ids(result) == ["answer3"] and "no BM25 index" in result.method_note
+    assert marked(result.results[0])[0] == "Ansver3"
     assert ids(find(study, "nothing number", "passages", limit=3)) == ["filler0", "filler1", "filler2"]
-    assert find(study, "nothing number", "passages", limit=3).more
+    assert find(study, "nothing number", "passages", limit=3).has_more
     assert ids(find(study, "100% sure", "passages")) == ids(find(study, "n_mber", "passages")) == []
 
 
@@ -80,19 +80,19 @@ def test_letters_beyond_ascii_are_found_in_any_case(tmp_path):
 def test_a_large_collection_is_searched_up_to_a_stated_limit(study, monkeypatch):
     monkeypatch.setattr(full_text, "ROWS_SCANNED", 8)
     result = find(study, "nothing", "passages")
-    assert ids(result) == ["filler0"] and "only the first 8 of 37 were searched" in result.how
+    assert ids(result) == ["filler0"] and "only the first 8 of 37 were searched" in result.method_note
 
 
 def test_whoever_still_has_to_judge_gets_no_ranks(indexed_study):
     result = find(indexed_study, "Oslo", "passages", limit=4, hidden_questions={"q"})
     rows = list(indexed_study.corpus.ordinals(ids(result)).values())
-    assert rows == sorted(rows) and "you still have questions to judge" in result.how
+    assert rows == sorted(rows) and "you still have questions to judge" in result.method_note
 
 
 def test_questions_are_found_by_their_words(study):
     assert ids(find(study, "where 3?", "questions")) == ["q3"]
     result = find(study, "thing", "questions", limit=2)
-    assert ids(result) == ["q0", "q1"] and result.more and result.how.startswith("6 questions")
+    assert ids(result) == ["q0", "q1"] and result.has_more and result.method_note.startswith("6 questions")
 
 
 @pytest.mark.parametrize("query, limit, said", [
@@ -108,11 +108,11 @@ def test_what_is_wrong_is_one_line(study, query, limit, said):
 
 def test_notes_are_found_newest_first_without_undone_ones(study):
     result = find(study, "date", "notes")
-    assert [(each.id, each.title, each.passage) for each in result.found] == [
+    assert [(each.id, each.title, each.passage) for each in result.results] == [
         ("q1", "ben", None), ("q0", "ben", "answer0"), ("q0", "ann", None),
     ]  # fmt: skip
     assert ids(find(study, "date", "notes", hidden_questions={"q1"})) == ["q0", "q0"]
-    assert [each.title for each in find(study, "date", "notes", annotator="ann").found] == ["ann"]
+    assert [each.title for each in find(study, "date", "notes", annotator="ann").results] == ["ann"]
 
 
 def test_over_http_and_in_the_app_an_annotator_finds_their_own_notes(study):
@@ -162,9 +162,9 @@ def test_the_title_says_how_many_passages_a_run_retrieves(study):
 def test_an_excerpt_that_begins_within_a_sentence_begins_with_an_ellipsis(tmp_path):
     passages = [Passage("a", "Oslo", "was the first weaver of Oslo."), Passage("b", "Oslo", "The second weaver.")]
     study = make_study(tmp_path / "study", passages, [Question("q", "where is the weaver from?")])
-    firsts = {each.id: each.excerpt[0][0] for each in find(study, "weaver", "passages").found}
+    firsts = {each.id: each.excerpt[0][0] for each in find(study, "weaver", "passages").results}
     assert firsts["a"] == "… " and firsts["b"].startswith("The")
-    assert find(study, "where", "questions").found[0].excerpt[0][0] != "… ", "a question in small letters is whole"
+    assert find(study, "where", "questions").results[0].excerpt[0][0] != "… ", "a question in small letters is whole"
 
 
 def test_the_page_escapes_what_it_shows_and_links_to_questions(study):

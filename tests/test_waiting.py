@@ -165,7 +165,7 @@ def test_reassigning_ends_reservations_and_lowers_the_number_of_people(desk):
     for name in ("cid", "ada", "lea"):
         desk.people.pause(name)
     desk.queue.assign("b1", "cid", ["q2"])
-    assert desk.queue.reassign("b1") == Reassignment(moved=2, done=1, left=0)
+    assert desk.queue.reassign("b1") == Reassignment(moved_count=2, done_count=1, skipped_count=0)
     assert [(item.people_needed, item.assigned_to) for item in desk.queue.items("b1")] == [(2, None)] * 3
     for name in ("ann", "ben"):
         for question in desk.claim(name, 3):

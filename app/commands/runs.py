@@ -127,10 +127,10 @@ def report(
         return
     print_report(make(open_study(study), **vars(chosen)), form)
     if beside and not form:
-        _print_beside(beside, chosen.measures or ("ndcg",), chosen.ks)
+        _print_mteb_figures(beside, chosen.measures or ("ndcg",), chosen.ks)
 
 
-def _print_beside(files: list[Path], measures: Sequence[str], cut_offs: Sequence[int]) -> None:
+def _print_mteb_figures(files: list[Path], measures: Sequence[str], cut_offs: Sequence[int]) -> None:
     """Print the figures of MTEB result files: the same measures and cut-offs, measured elsewhere."""
     from blindspot.app.console import Terminal
     from blindspot.backend.core.result_table import ResultTable

@@ -25,35 +25,33 @@ class Retrieved(NamedTuple):
     leaves_out: bool = False
 
 
-def found_title(result: TextSearch, words: str, retrieved_for: Retrieved | None) -> Html:
+def found_title(result: TextSearch, words: str, retrieving_questions: Retrieved | None) -> Html:
     """Say how many texts have the words, and how many of them a run retrieves."""
     place = result.place[:-1]
-    if not result.found:
-        return join(tag("h1", f"No {place} has “{words}”"), tag("p", result.how, cls="soft"))
-    title = f"{'The first ' if result.more else ''}{quantity(len(result.found), place)} for “{words}”"
-    if retrieved_for is not None:
-        number = len(retrieved_for.by) or "none"
-        title += (
-            f"; {retrieved_for.run} retrieves {number} of them in the top {retrieved_for.k} of at least one question"
-        )
-    return join(tag("h1", title), tag("p", result.how, cls="soft"))
+    if not result.results:
+        return join(tag("h1", f"No {place} has “{words}”"), tag("p", result.method_note, cls="soft"))
+    title = f"{'The first ' if result.has_more else ''}{quantity(len(result.results), place)} for “{words}”"
+    if retrieving_questions is not None:
+        number = len(retrieving_questions.by) or "none"
+        title += f"; {retrieving_questions.run} retrieves {number} of them in the top {retrieving_questions.k} of at least one question"
+    return join(tag("h1", title), tag("p", result.method_note, cls="soft"))
 
 
 def found_list(
-    study: Study, result: TextSearch, more_address: str | None, retrieved_for: Retrieved | None = None
+    study: Study, result: TextSearch, more_address: str | None, retrieving_questions: Retrieved | None = None
 ) -> Html:
     """Show the results, best or first ones first.
 
     Args:
-        more_address: The address of a longer list. retrieved_for: The questions that retrieve each passage.
+        more_address: The address of a longer list. retrieving_questions: The questions that retrieve each passage.
     """
-    gold = study.questions.questions_by_gold([each.id for each in result.found]) if result.place == "passages" else {}
+    gold = study.questions.questions_by_gold([each.id for each in result.results]) if result.place == "passages" else {}
     texts = _whole_texts(study, result)
     items = [
         _found_text_item(
-            result, each, gold.get(each.id, []), texts.get(each.id, ""), _retrieved_by(retrieved_for, each.id)
+            result, each, gold.get(each.id, []), texts.get(each.id, ""), _retrieved_by(retrieving_questions, each.id)
         )
-        for each in result.found
+        for each in result.results
     ]
     foot = link("Show more", more_address, cls="button", data_focus="more") if more_address else ""
     return join(tag("ol", *items, cls="found"), div(foot, cls="foot"))
@@ -63,23 +61,23 @@ def _whole_texts(study: Study, result: TextSearch) -> dict[str, str]:
     """Return the texts of the passages found, by id."""
     if result.place != "passages":
         return {}
-    rows = study.corpus.ordinals([each.id for each in result.found])
+    rows = study.corpus.ordinals([each.id for each in result.results])
     return {each.id: each.text for each in study.corpus.passages(rows.values())}
 
 
-def _retrieved_by(retrieved_for: Retrieved | None, passage: str) -> Html:
+def _retrieved_by(retrieving_questions: Retrieved | None, passage: str) -> Html:
     """Links to the questions for which a run ranks the passage, best rank first."""
-    found = [] if retrieved_for is None else retrieved_for.by.get(passage, [])
-    if retrieved_for is None:
+    found = [] if retrieving_questions is None else retrieving_questions.by.get(passage, [])
+    if retrieving_questions is None:
         return Html("")
     if not found:
         return div(
             "retrieved for no question",
-            " outside your open batches" if retrieved_for.leaves_out else "",
+            " outside your open batches" if retrieving_questions.leaves_out else "",
             cls="soft",
         )
     shown = [
-        join(link(text, url.href(url.QUESTION, {"question": id, "a": retrieved_for.run})), f" at rank {rank}")
+        join(link(text, url.href(url.QUESTION, {"question": id, "a": retrieving_questions.run})), f" at rank {rank}")
         for rank, id, text in found[:SHOWN_QUESTIONS]
     ]
     hidden = len(found) - len(shown)
@@ -89,7 +87,7 @@ def _retrieved_by(retrieved_for: Retrieved | None, passage: str) -> Html:
 
 
 def _found_text_item(
-    result: TextSearch, found_text: TextResult, gold: Sequence[tuple[str, str]], text: str, retrieved_for: Html
+    result: TextSearch, found_text: TextResult, gold: Sequence[tuple[str, str]], text: str, retrieving_questions: Html
 ) -> Html:
     excerpt = tag("p", *(tag("mark", piece, cls="word") if kind else piece for piece, kind in found_text.excerpt))
     if result.place == "questions":
@@ -107,7 +105,7 @@ def _found_text_item(
         tag("b", found_text.title or "untitled"),
         span(found_text.id, cls="soft id"),
         excerpt,
-        retrieved_for,
+        retrieving_questions,
         _gold_of(gold),
         whole,
     )

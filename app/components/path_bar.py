@@ -95,11 +95,11 @@ def lead_to(following: NextStep | None) -> None:
     _show_next(_place_of_next.get() or [], following)
 
 
-def _show_next(is_outlined: list[DeltaGenerator], following: NextStep | None) -> None:
+def _show_next(placeholders: list[DeltaGenerator], following: NextStep | None) -> None:
     """Show a next step in its place, unless another is there."""
-    if following is not None and is_outlined:
+    if following is not None and placeholders:
         words = f"Next: {following.label[:1].lower()}{following.label[1:]}"
-        with is_outlined.pop():
+        with placeholders.pop():
             show(link(span(words), href(following), cls="next", data_key=">", title="Key: >"))
 
 
@@ -199,7 +199,7 @@ def _stops(open_study: Study, page: str, person: Person | None) -> list[Stop]:
         models,
         url.one_of("set", list(sets), "") or None,
         anyone_judged,
-        lambda action: who.may_sign_in(person, action),
+        lambda action: who.has_right(person, action),
     )
     return [
         Stop(step.title, step.pages, step.is_done(state), step.next(state), step.is_done_by_others(state))

@@ -112,8 +112,8 @@ def lists_reader(lists: Sequence) -> str:
     return next((column.reader_answer.reader for column in lists if column.reader_answer is not None), "")
 
 
-def _answer_line(run_side: str, read: ReadAnswer, question: Question, passage: Passage) -> Html:
-    answer = passage.text[slice(*read.span)]
+def _answer_line(run_side: str, read_answer: ReadAnswer, question: Question, passage: Passage) -> Html:
+    answer = passage.text[slice(*read_answer.span)]
     verdict: object = ""
     if question.answers:
         right, shared = score_prediction(answer, question.answers, question.answer_rule == "regex")
@@ -121,15 +121,18 @@ def _answer_line(run_side: str, read: ReadAnswer, question: Question, passage: P
             span("✓ exact match", cls="right") if right else span(f"✗ no exact match, F1 {shared:.2f}", cls="wrong")
         )
     scores = span(
-        f"from rank {read.rank}, ",
-        term(f"selected {100 * read.selected:.0f}%", SELECTED.format(k=read.k, relevance=read.relevance)),
+        f"from rank {read_answer.rank}, ",
+        term(
+            f"selected {100 * read_answer.selected:.0f}%",
+            SELECTED.format(k=read_answer.k, relevance=read_answer.relevance),
+        ),
         ", ",
-        term(f"span {100 * read.probability:.0f}%", SPAN.format(score=read.score)),
+        term(f"span {100 * read_answer.probability:.0f}%", SPAN.format(score=read_answer.score)),
         cls="scores",
     )
     return div(
         letter(run_side),
-        f" {read.reader} reads in the first {read.k}: ",
+        f" {read_answer.reader} reads in the first {read_answer.k}: ",
         frame_answer(join(answer)),
         " ",
         verdict,

@@ -135,7 +135,7 @@ def tags_panel(open_study: Study, facts: Facts, selection: Selection, opens: Cal
         )
     )
     person = who.signed_in_person(open_study.labels_path)
-    authors = who.may_sign_in(person, "see others' labels")
+    authors = who.has_right(person, "see others' labels")
     with st.container(key="save-tags", horizontal=True, vertical_alignment="center", gap="small"):
         for words, make, file, mime in (
             ("CSV", tags_as_csv, "tags.csv", "text/csv"),
@@ -143,7 +143,7 @@ def tags_panel(open_study: Study, facts: Facts, selection: Selection, opens: Cal
         ):
             content = make(open_study, hidden, authors)
             st.download_button(words, content, file, mime, key=f"save-{file}", type="tertiary", on_click="ignore")
-    if who.may_sign_in(person, "manage tags"):
+    if who.has_right(person, "manage tags"):
         _manage(open_study, [each.tag for each in counts])
 
 

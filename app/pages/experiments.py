@@ -64,9 +64,9 @@ def _page(open_study: Study) -> None:
     jobs.panel(open_study)
 
 
-def _next_experiment(open_study: Study, known: set[str]) -> None:
+def _next_experiment(open_study: Study, listed: set[str]) -> None:
     """Show the button that runs the next experiment that trains nothing, with its time."""
-    chosen = _next_planned(open_study, frozenset(known), *_parts_key(open_study))
+    chosen = _next_planned(open_study, frozenset(listed), *_parts_key(open_study))
     if chosen is None:
         return
     name, time = chosen

@@ -43,8 +43,8 @@ def page() -> None:
             opened, words, place, limit, hidden_questions.hidden_ids(opened), _whose_notes(opened, place)
         )
     here = {key: st.query_params[key] for key in st.query_params}
-    more = url.href(url.FIND, here | {"show": min(limit + SHOWN, MOST)}) if result.more and limit < MOST else None
-    retrieved = _retrieved(opened, run, [each.id for each in result.found]) if run and place == "passages" else None
+    more = url.href(url.FIND, here | {"show": min(limit + SHOWN, MOST)}) if result.has_more and limit < MOST else None
+    retrieved = _retrieved(opened, run, [each.id for each in result.results]) if run and place == "passages" else None
     with head:
         show(found_title(result, words, retrieved))
     show(found_list(opened, result, more, retrieved))

@@ -300,7 +300,7 @@ def _found_panel(
 ) -> None:
     """Show the found slices with the slices nested in them, and the table of all figures."""
 
-    def opens(expression: str) -> str:
+    def slice_address(expression: str) -> str:
         return url.href(PAGE, _parameters_of(selection, expression))
 
     def evidence(found_slice: FoundSlice, nested_slices: Sequence[FoundSlice]) -> Html:
@@ -313,12 +313,14 @@ def _found_panel(
     limit = widest_difference(found_slices.slices)
 
     def slice_line(found_slice: FoundSlice, nested_slices: Sequence[FoundSlice]) -> Html:
-        spoken = link(sentence(found_slice, (selection.a, selection.b)), opens(found_slice.expression))
+        spoken = link(sentence(found_slice, (selection.a, selection.b)), slice_address(found_slice.expression))
         said = div(spoken, evidence(found_slice, nested_slices))
         return tag("li", div(said, difference_strip(found_slice, limit), cls="drawn"))
 
     lines = tag("ol", *(slice_line(*each) for each in with_nested), cls="spoken")
-    figures = tag("details", tag("summary", "All figures"), scrolling(found_table(found_slices, opens)), cls="more")
+    figures = tag(
+        "details", tag("summary", "All figures"), scrolling(found_table(found_slices, slice_address)), cls="more"
+    )
     order = tag("h3" if selection.slice else "h2", "Slices, by how much they move the overall difference")
     scale = f"A − B from {signed_number(-limit, 0)} to {signed_number(limit, 0)} points; filled: in the slice, with its 95% interval; hollow: elsewhere"
     show(div(div(order, span(scale, cls="scale soft"), cls="list-head"), lines, figures, cls="panel", id="found"))

@@ -136,10 +136,15 @@ def _known_false_negatives(checked_study: CheckedStudy) -> list[FileFinding]:
 
 
 def _finding_of_places(
-    checked_study: CheckedStudy, name: str, words: str, chosen: np.ndarray, total: int
+    checked_study: CheckedStudy, name: str, words: str, is_found: np.ndarray, total: int
 ) -> FileFinding:
     return FileFinding(
-        name, words, int(chosen.sum()), total, "negative", _lines(checked_study, checked_study.occurrences.row[chosen])
+        name,
+        words,
+        int(is_found.sum()),
+        total,
+        "negative",
+        _lines(checked_study, checked_study.occurrences.row[is_found]),
     )
 
 
@@ -303,13 +308,13 @@ def in_batch_negatives(occurrences: PassageOccurrences, rows: int, groups: np.nd
     return int((others > 0).sum()), [_batch_size_facts(values, counts, number, size) for size in sizes]
 
 
-def _batch_size_facts(others: np.ndarray, counts: np.ndarray, row_count: int, size: int) -> BatchSize:
+def _batch_size_facts(other_pairs: np.ndarray, counts: np.ndarray, row_count: int, size: int) -> BatchSize:
     """Return the expected false negatives for a batch size. A batch is one row and size - 1 other rows, drawn without
     replacement.
     """
     from scipy.special import gammaln
 
-    left = row_count - 1 - others
+    left = row_count - 1 - other_pairs
     with np.errstate(invalid="ignore"):
         none = np.where(
             left >= size - 1,
@@ -317,5 +322,5 @@ def _batch_size_facts(others: np.ndarray, counts: np.ndarray, row_count: int, si
             0.0,
         )
     return BatchSize(
-        size, float(counts @ (1 - none) / row_count), float(counts @ others * (size - 1) / (row_count - 1))
+        size, float(counts @ (1 - none) / row_count), float(counts @ other_pairs * (size - 1) / (row_count - 1))
     )

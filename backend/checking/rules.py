@@ -388,8 +388,8 @@ def _choose(
         )
         return RuleCurve(rows, qualities, None, why, None)
 
-    def gain(place: int) -> float:
-        return rows[place].gain
+    def gain(position: int) -> float:
+        return rows[position].gain
 
     best = max(places, key=gain)
     row = rows[best]

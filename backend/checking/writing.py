@@ -149,10 +149,10 @@ def _spare_negatives(
 
 
 def _change(
-    checked_study: CheckedStudy, place: int, reason_code: int, gains: bool, rule: MiningRule | None, by: str
+    checked_study: CheckedStudy, pair_row: int, reason_code: int, gains: bool, rule: MiningRule | None, by: str
 ) -> FileChange:
     places = checked_study.occurrences
-    question, passage = int(places.question[place]), int(places.passage[place])
+    question, passage = int(places.question[pair_row]), int(places.passage[pair_row])
     reasons = {
         JUDGED: "judged as an answer to the question",
         BY_THE_FILE: "a row of the file calls it positive for the question",
@@ -161,8 +161,8 @@ def _change(
         else f"{rule.as_text()} keeps a negative only if {rule.condition}; nobody judged it",
     }
     return FileChange(
-        int(checked_study.lines[places.row[place]]),
-        int(places.slot[place]),
+        int(checked_study.lines[places.row[pair_row]]),
+        int(places.slot[pair_row]),
         question_id(question),
         passage_id(passage),
         "relabelled" if gains else "dropped",

@@ -44,7 +44,7 @@ class EligibleQuestions:
 def eligible_questions(
     study: Study,
     splits: Sequence[str],
-    bad: frozenset[str] | set[str] = frozenset(),
+    bad_questions: frozenset[str] | set[str] = frozenset(),
     relations: Sequence[str] = (),
     limit: int | None = None,
     seed: int = 0,
@@ -53,7 +53,7 @@ def eligible_questions(
 
     Args:
         splits: train, unlabelled, or SET/SPLIT of these splits.
-        bad: ids of questions that people call bad.
+        bad_questions: ids of questions that people call bad.
         relations: only questions about these relations; empty for all.
         limit: maximum number of questions, drawn with `seed`. A larger limit only adds to the draw of a smaller one.
 
@@ -76,7 +76,7 @@ def eligible_questions(
             result.left_out[id] = TEXT_LEAK
         elif _fact_key(relation, subject) in facts:
             result.left_out[id] = FACT_LEAK
-        elif id in bad:
+        elif id in bad_questions:
             result.left_out[id] = BAD
         else:
             rows[id] = json.dumps([id, text, relation, subject, *rest])

@@ -42,7 +42,7 @@ class Relevance:
             unknown.
         questions: the q' questions.
         kind: the relevance used: "gold" even if "answers" was requested, if no question has answers.
-        asked: the requested relevance.
+        requested_kind: the requested relevance.
         left_out: the number of questions that are not measured, by reason.
         grades: (q', k) int16, the grade of each hit, 0 if it is not relevant
         ideal: (q', m) int16, the grades of all relevant passages of each question, falling, padded with 0. Both are
@@ -55,7 +55,7 @@ class Relevance:
     n_relevant: np.ndarray | None
     questions: Sequence[Question]
     kind: Kind
-    asked: Kind
+    requested_kind: Kind
     rule: str | None
     left_out: dict[str, int]
     grades: np.ndarray | None = None
@@ -111,7 +111,7 @@ def _by_gold(
     matrix, counts = gold_matrix(study.corpus, run.hits.ordinals, questions)
     had_gold = counts > 0
     if rejected_gold:
-        _take_out(study, rejected_gold, run, questions, matrix, counts)
+        _remove_rejected_gold(study, rejected_gold, run, questions, matrix, counts)
     qrels = {
         pair: grade for pair, grade in _qrels_grades(study).items() if pair[1] not in rejected_gold.get(pair[0], ())
     }
@@ -134,7 +134,7 @@ def _by_gold(
     )
 
 
-def _take_out(
+def _remove_rejected_gold(
     study: Study,
     rejected_gold: Mapping[str, Set[str]],
     run: Run,

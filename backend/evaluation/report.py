@@ -423,7 +423,7 @@ def _groups(
 
 def _notes(relevance: Relevance, questions_in_run: int, too_deep: list[int], depth: int) -> list[str]:
     notes = []
-    if relevance.kind != relevance.asked:
+    if relevance.kind != relevance.requested_kind:
         notes.append("no question has answers, so relevance is gold")
     notes += [
         f"{count:,} of {questions_in_run:,} questions left out: {reason}"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 MEASURED = ("dev", "test")
 
 
-def training_sets(setting: Setting, bench: Workbench, minimum: int = 2) -> tuple[str, ...]:
+def sets_to_train_on(setting: Setting, bench: Workbench, minimum: int = 2) -> tuple[str, ...]:
     """Return the question sets named with --set, or else all sets that have both training questions and dev or test
     questions.
 

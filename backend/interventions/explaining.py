@@ -485,12 +485,12 @@ class _Attempt:
         return self.row if self.edited.new_gold is None else self.edited.new_gold
 
 
-def _pairs_that_improve(found: Mapping[str, tuple[_Attempt, int]]) -> dict[str, _Attempt]:
-    """Return the pairs that reach a better rank than every smaller pair. found: maps each pair to its edit and rank,
-    smallest first.
+def _pairs_that_improve(ranked_pairs: Mapping[str, tuple[_Attempt, int]]) -> dict[str, _Attempt]:
+    """Return the pairs that reach a better rank than every smaller pair. ranked_pairs: maps each pair to its edit and
+    rank, smallest first.
     """
     kept, best = {}, None
-    for name, (made, rank) in found.items():
+    for name, (made, rank) in ranked_pairs.items():
         if best is None or rank < best:
             kept[name], best = made, rank
     return kept

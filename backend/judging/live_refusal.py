@@ -15,18 +15,18 @@ from blindspot.db.errors import Refused
 _WORDS = re.compile(r"\w+")
 
 
-def refuse_live(study: Study, question: str, hidden_questions: Set[str], sees_others: bool) -> None:
+def refuse_live(study: Study, question: str, hidden_questions: Set[str], sees_others_labels: bool) -> None:
     """Raise Refused if searching a typed question would show the ranks of a hidden question.
 
     Args:
         hidden_questions: ids of the questions that are hidden from the person.
-        sees_others: whether the person may see others' labels. A person who may not cannot ask anything while questions
-            are hidden from them, because a reworded question would show the same ranks. For everybody else, only the
-            hidden questions themselves are refused.
+        sees_others_labels: whether the person may see others' labels. A person who may not cannot ask anything while
+            questions are hidden from them, because a reworded question would show the same ranks. For everybody else,
+            only the hidden questions themselves are refused.
     """
     if not hidden_questions:
         return
-    if not sees_others:
+    if not sees_others_labels:
         raise Refused(
             "you can ask your own questions once you have judged those assigned to you: "
             f"{quantity(len(hidden_questions), 'question')} remaining"

@@ -28,19 +28,19 @@ def waiting_lines(waiting: Iterable[UnfinishedQuestion], people: Iterable[Person
 
 def reassignment_sentence(result: Reassignment) -> str:
     """Describe in a sentence or two how blocked questions were reassigned to other people."""
-    if not (result.moved or result.done or result.left):
+    if not (result.moved_count or result.done_count or result.skipped_count):
         return "No question is waiting for a person who is not active."
     sentences = []
-    if result.moved:
-        sentences.append(f"Active people now get {quantity(result.moved, 'question')}.")
-    if result.done:
+    if result.moved_count:
+        sentences.append(f"Active people now get {quantity(result.moved_count, 'question')}.")
+    if result.done_count:
         sentences.append(
-            f"{quantity(result.done, 'question')} {noun_form(result.done, 'counts', 'count')} as done: no other active person "
+            f"{quantity(result.done_count, 'question')} {noun_form(result.done_count, 'counts', 'count')} as done: no other active person "
             "can judge more."
         )
-    if result.left:
+    if result.skipped_count:
         sentences.append(
-            f"{quantity(result.left, 'question')} {noun_form(result.left, 'was', 'were')} skipped by every active person; "
+            f"{quantity(result.skipped_count, 'question')} {noun_form(result.skipped_count, 'was', 'were')} skipped by every active person; "
             "invite somebody, or close the batch."
         )
     return " ".join(sentences)

@@ -111,7 +111,7 @@ def quiet_categories() -> set[str]:
 
 def _kind_of_points(view: MapView) -> list[str]:
     return view.questions_as(QUESTION) + [
-        "positive" if place in view.known.asked else NO_QUESTION for place in view.passages
+        "positive" if place in view.known.questions_by_passage else NO_QUESTION for place in view.passages
     ]
 
 
@@ -122,7 +122,7 @@ def _categories_of_questions(view: MapView, category: Callable[[Question], str],
     of = [category(question) for question in view.known.questions]
     passages = []
     for place in view.passages:
-        relations = {of[number] for number in view.known.asked.get(place, ())}
+        relations = {of[number] for number in view.known.questions_by_passage.get(place, ())}
         passages.append(NO_QUESTION if not relations else relations.pop() if len(relations) == 1 else several_label)
     return of[: len(view.shown_questions)] + passages
 
@@ -162,8 +162,8 @@ def _passages_found(view: MapView, run: Run) -> list[str]:
             top[number] = set(np.asarray(run.hits.ordinals[row, : view.k]).tolist())
     categories = []
     for place, ordinal in enumerate(view.map.ordinals.tolist()):
-        asked_by = [number for number in view.known.asked.get(place, ()) if number in top]
-        if place not in view.known.asked:
+        asked_by = [number for number in view.known.questions_by_passage.get(place, ()) if number in top]
+        if place not in view.known.questions_by_passage:
             categories.append(NO_QUESTION)
         elif not asked_by:
             categories.append(NOT_IN_RUN)

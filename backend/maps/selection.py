@@ -70,7 +70,10 @@ def questions_of_selection(point_facts: PointFacts, map: Map, selected_points: I
     places = {ordinal: place for place, ordinal in enumerate(map.ordinals.tolist())}
     ordinals = map.study.corpus.ordinals({id[2:] for id in selected_points if id.startswith(PASSAGE)}).values()
     questions = {
-        number for ordinal in ordinals if ordinal in places for number in point_facts.asked.get(places[ordinal], ())
+        number
+        for ordinal in ordinals
+        if ordinal in places
+        for number in point_facts.questions_by_passage.get(places[ordinal], ())
     }
     return [
         question.id

@@ -26,7 +26,7 @@ class PointFacts:
     Attributes:
         questions: the map's, in its order.
         positives: for each its positive passages, as places in the map's `ordinals`.
-        asked: the other way round.
+        questions_by_passage: the other way round.
         labels: what was said of each passage on the map, strongest of _STRONGEST.
         judged: (question id, ordinal) of every pair that is gold or has a label.
         units: (q,) int64, the unit of observation of each question.
@@ -34,7 +34,7 @@ class PointFacts:
 
     questions: list[Question]
     positives: list[list[int]]
-    asked: dict[int, list[int]]
+    questions_by_passage: dict[int, list[int]]
     labels: list[str]
     judged: frozenset[tuple[str, int]]
     units: np.ndarray
@@ -111,7 +111,7 @@ def cluster_rows(
     rows = []
     for id in clusters.ids:
         members = clusters.members(id).tolist()
-        questions = sorted({number for place in members for number in point_facts.asked.get(place, ())})
+        questions = sorted({number for place in members for number in point_facts.questions_by_passage.get(place, ())})
         bare = np.array([point_facts.labels[place] == UNLABELLED for place in members])
         hits = {
             run: _success([i for i in questions if point_facts.questions[i].id in first], point_facts, first, k)
@@ -122,7 +122,7 @@ def cluster_rows(
                 id,
                 clusters.name(id),
                 len(members),
-                sum(place in point_facts.asked for place in members),
+                sum(place in point_facts.questions_by_passage for place in members),
                 proportion(bare),
                 len(questions),
                 hits,

@@ -80,7 +80,7 @@ class Stage:
         step: 1 to 4; 0 is the preparation.
         title: the stage in words.
         kind: of the output, a key of FOLDERS.
-        everywhere: all processes take part.
+        runs_on_all_processes: all processes take part.
         skip_reason: returns a reason to skip the rest of the step; empty for none.
     """
 
@@ -89,7 +89,7 @@ class Stage:
     kind: str
     name: str
     make: Callable[[Progress | None], Any]
-    everywhere: bool = False
+    runs_on_all_processes: bool = False
     skip_reason: Callable[[], str] = str
 
     @property
@@ -161,7 +161,7 @@ def _wait_for_stages(recipe: Recipe) -> None:
     """
     stages = recipe.stages()
     for number, stage in enumerate(stages):
-        if not stage.everywhere:
+        if not stage.runs_on_all_processes:
             continue
         while any(before.step not in recipe.skipped and not recipe.is_done(before.key) for before in stages[:number]):
             time.sleep(POLL)
@@ -323,7 +323,7 @@ class Recipe:
                 policy=f"{JUDGED_POLICY}{over}",
                 random=self.settings.random_negatives,
             ),
-            Stage(2, "cross-encoder", "model", judge, self._train_cross_encoder, everywhere=True),
+            Stage(2, "cross-encoder", "model", judge, self._train_cross_encoder, runs_on_all_processes=True),
             Stage(2, "scores", "scores", judge, lambda progress: self._score_run(first, progress)),
             *self._retriever_stages(3, recorded_settings, runs=[first], **by_judge),
             self._run_stage(4, "run", free, f"{name}-3", "unlabelled", self._why_no_unlabelled_questions),
@@ -369,7 +369,7 @@ class Recipe:
         unless = self.why_nothing_to_teach if step == 4 else str
         return [
             self._training_set_stage(step, recorded_settings, **spec),
-            Stage(step, "dual encoder", "model", name, train, everywhere=True, skip_reason=unless),
+            Stage(step, "dual encoder", "model", name, train, runs_on_all_processes=True, skip_reason=unless),
             Stage(step, "index", "index", name, lambda progress: self._build_index(name, progress)),
             *([self._run_stage(step, "dev run", f"{name}-dev", name, "dev")] if recorded_settings["dev"] else []),
         ]

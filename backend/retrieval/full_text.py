@@ -48,14 +48,14 @@ class TextSearch:
     """The results of one search, sorted by relevance or in the order of the collection.
 
     Attributes:
-        more: Whether there are further results.
-        how: How the search was done, in one sentence, with its limit.
+        has_more: Whether there are further results.
+        method_note: How the search was done, in one sentence, with its limit.
     """
 
     place: Place
-    found: list[TextResult]
-    more: bool
-    how: str
+    results: list[TextResult]
+    has_more: bool
+    method_note: str
 
 
 def find(
@@ -105,7 +105,7 @@ def unknown_names(study: Study, question: str, hidden_questions: Set[str] = froz
 
 
 def _is_in_collection(study: Study, name: str, hidden_questions: Set[str]) -> bool:
-    found = find(study, name[:MAX_WORDS], "passages", NAMED_PASSAGES, hidden_questions).found
+    found = find(study, name[:MAX_WORDS], "passages", NAMED_PASSAGES, hidden_questions).results
     rows = study.corpus.ordinals([each.id for each in found]).values()
     sought = " ".join(name.casefold().split())
     return any(

@@ -54,7 +54,7 @@ def open_index(
     """
     chosen, read_as = ENGINES.get(engine), build_settings(EngineSettings, settings or {})
     chosen.check_settings(read_as)
-    _check_free(study, check_name(name, "index"), replace)
+    _refuse_taken_name(study, check_name(name, "index"), replace)
     started, folder = time.monotonic(), study.path("indexes", name)
     with study.lock_part(f"indexes/{name}"):
         imported = not study.has_corpus
@@ -91,7 +91,7 @@ def _changed_settings(settings: EngineSettings) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in known if getattr(settings, name) != known[name].default}
 
 
-def _check_free(study: Study, name: str, replace: bool) -> None:
+def _refuse_taken_name(study: Study, name: str, replace: bool) -> None:
     existing = read_manifest(study.path("indexes", name))
     if name in study.settings.encoders or name in OWN_INDEXES or (existing and existing.get("kind") != KIND):
         raise Refused(f"{name!r} is the name of an index or encoder of this study; choose another name")

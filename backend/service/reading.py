@@ -150,8 +150,8 @@ def find(study: Study, caller: Caller, words: str, place: Place, limit: int) -> 
     result = found_texts(study, words, place, limit, caller.hidden_questions(study), annotator)
     return {
         "place": result.place,
-        "how": result.how,
-        "more": result.more,
+        "how": result.method_note,
+        "more": result.has_more,
         "items": [
             {
                 "id": each.id,
@@ -159,7 +159,7 @@ def find(study: Study, caller: Caller, words: str, place: Place, limit: int) -> 
                 "passage": each.passage,
                 "excerpt": [{"text": text, "found": kind == "word"} for text, kind in each.excerpt],
             }
-            for each in result.found
+            for each in result.results
         ],
     }
 

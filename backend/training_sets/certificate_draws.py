@@ -201,12 +201,12 @@ def make_plan(study: Study, name: str, at_most: float, settings: CertificateSett
     )
 
 
-def _refuse_too_few(draw_count: int, cells: Cells, target: float, at_most: float, confidence: float, seed: int) -> None:
+def _refuse_too_few(draw_count: int, cells: Cells, target: float, maximum: float, confidence: float, seed: int) -> None:
     """Raise Refused if the planned number of draws cannot certify the target even if no drawn negative is false."""
     fewest = fewest_draws(cells, target, confidence, seed)
     if draw_count < fewest:
         raise Refused(
-            f"{draw_count:,} judged negatives cannot certify {100 * at_most:g}% at {100 * confidence:g}% confidence: even "
+            f"{draw_count:,} judged negatives cannot certify {100 * maximum:g}% at {100 * confidence:g}% confidence: even "
             f"without a single false negative it takes about {fewest:,}; give a higher --at-most or more --labels"
         )
 

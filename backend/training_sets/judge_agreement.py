@@ -113,7 +113,7 @@ def _gather_verdicts(
     store: ScoreStore | None,
     scored_questions: set[str],
     judges: tuple[str, ...],
-    missing: dict[str, str],
+    missing_judges: dict[str, str],
 ) -> JudgeAgreement:
     ordinals, ids = run.hits.ordinals[:, :DEPTH], run.question_ids
     answers = answer_matrix(study, run)[:, :DEPTH]
@@ -123,7 +123,7 @@ def _gather_verdicts(
         (CROSS_ENCODER, scored_questions),
         (ANSWERS, people.asked_with_answers),
     ):
-        ids_wanted &= ids_wanted if judge in missing else spoke_of
+        ids_wanted &= ids_wanted if judge in missing_judges else spoke_of
     rows = [row for row, question in enumerate(ids) if question in ids_wanted] if len(judges) > 1 else []
     parts: list[tuple] = []
     for begin in range(0, len(rows), BLOCK):
@@ -140,7 +140,7 @@ def _gather_verdicts(
     n_hits = (ordinals >= 0).sum(0)
     return JudgeAgreement(
         judges,
-        missing,
+        missing_judges,
         ids,
         np.array(columns[0], np.int32),
         np.array(columns[1], np.int32),

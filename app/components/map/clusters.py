@@ -70,7 +70,9 @@ def missed_count(row: ClusterRow, run: str) -> int:
 def missed_questions(map: Map, clusters: Clusters, id: int, run: str, k: int) -> list[Question]:
     """Return the questions with a positive in a cluster that a run misses, in the map's order."""
     known, first = known_of(map), first_hits(map.study, run)
-    numbers = {number for place in clusters.members(id).tolist() for number in known.asked.get(place, ())}
+    numbers = {
+        number for place in clusters.members(id).tolist() for number in known.questions_by_passage.get(place, ())
+    }
     questions = [known.questions[number] for number in sorted(numbers)]
     return [each for each in questions if each.id in first and not 0 < first[each.id] <= k]
 
@@ -177,7 +179,7 @@ def opened_cluster(
             link("Show all clusters", address(map, cluster=None, list=None), cls="quiet"),
             note,
         ),
-        _missed(missed_questions(map, clusters, id, run, k), run, other, k) if run is not None else "",
+        _missed_list(missed_questions(map, clusters, id, run, k), run, other, k) if run is not None else "",
     )
     panel(
         map,
@@ -191,7 +193,7 @@ def opened_cluster(
     _edit_forms(map, clusters, id)
 
 
-def _missed(questions: Sequence[Question], run: str, other: str | None, k: int) -> Html:
+def _missed_list(questions: Sequence[Question], run: str, other: str | None, k: int) -> Html:
     """The questions of a cluster that a run misses, each with a link to it."""
     if not questions:
         return Html("")

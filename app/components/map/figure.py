@@ -239,10 +239,10 @@ def _density(coordinates: np.ndarray, cells: int = 160) -> dict[str, Any]:
     }
 
 
-def _hover(title: str, start: str, category: str) -> str:
+def _hover(title: str, text_start: str, category: str) -> str:
     """Return the hover text. Data is escaped, because Plotly interprets some tags in hover texts."""
     head = "<br>".join(escape(line, quote=False) for line in textwrap.wrap(title, _LINE)[:2]) or "(no title)"
-    lines = textwrap.wrap(start, _LINE)[:3]
+    lines = textwrap.wrap(text_start, _LINE)[:3]
     body = "<br>".join(escape(line, quote=False) for line in lines)
     return f"<b>{head}</b><br>{body}<br><i>{escape(category, quote=False)}</i>"
 

@@ -8,7 +8,7 @@ from blindspot.analysis.buckets import UNKNOWN
 from blindspot.app import url
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import grouping, methods_note, percent, relation_label
-from blindspot.app.components.quality.marks import bounds, gauge, gauge_head, rate_figure, stopping
+from blindspot.app.components.quality.marks import bounds, gauge, gauge_head, rate_figure, stopping_state
 from blindspot.app.components.training import tabs
 from blindspot.app.markup import Html, div, join, link, row, span, table_head, tag, term, wide_cell, wide_head
 from blindspot.backend.judging.audits import Audit, AuditRates
@@ -102,7 +102,7 @@ def _headline(rates: AuditRates) -> Html:
                 div(words, cls="what"),
                 div(
                     f"{quantity(rate.passages, 'passage')}, {quantity(rate.questions, 'question')}; ",
-                    stopping(rate),
+                    stopping_state(rate),
                     cls="rule",
                 ),
             )
@@ -167,7 +167,7 @@ def _group_rates(audit: Audit, group_kind: str, page_address: Callable[..., str]
             wide_cell(f"{rates.positive.passages:,}"),
             rate_figure(rates.positive),
             tag("td", gauge(rates.positive), cls="gauge-cell wide"),
-            stopping(rates.positive),
+            stopping_state(rates.positive),
             wide_cell(rate_figure(rates.with_related)),
             head=_group(group_kind, group),
         )

@@ -52,7 +52,7 @@ def gauge(rate: Rate) -> Html:
     )
 
 
-def stopping(rate: Rate) -> Html:
+def stopping_state(rate: Rate) -> Html:
     """The state of the stopping rule: finished, or the approximate number of questions still needed."""
     points = f"{100 * rate.target:.0f} points"
     if rate.finished:

@@ -68,7 +68,7 @@ class RowLayout(ABC):
             spare_negatives: Other true negatives of the question, for formats with a fixed number of negatives per row.
         """
 
-    def cell(self, values: Values, place: int) -> Cell:
+    def cell(self, values: Values, position: int) -> Cell:
         """Return a negative in the form that `corrected_rows` accepts as a spare. Only formats with spares implement
         it.
         """

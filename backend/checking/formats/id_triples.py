@@ -42,8 +42,8 @@ class IdLayout(RowLayout):
             raise FieldError(f"the id {id[:40]!r} is not in the {role}; give --{role} FILE")
         return found
 
-    def cell(self, values: Values, place: int) -> Cell:
-        return (values[str(place + 1)],)
+    def cell(self, values: Values, position: int) -> Cell:
+        return (values[str(position + 1)],)
 
     def corrected_rows(
         self, values: Values, false: Sequence[int], added_positives: Sequence[int], spare_negatives: Sequence[Cell]

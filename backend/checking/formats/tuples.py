@@ -55,9 +55,9 @@ class TupleLayout(RowLayout):
         ]
         return Entry(text_of(values, self.question), slots)
 
-    def cell(self, values: Values, place: int) -> Cell:
-        title, text = [self.positive, *self.negatives][place]
-        score = None if self.scores is None else numbers_of(values[self.scores], self.scores)[place]
+    def cell(self, values: Values, position: int) -> Cell:
+        title, text = [self.positive, *self.negatives][position]
+        score = None if self.scores is None else numbers_of(values[self.scores], self.scores)[position]
         return (None if title is None else values[title], values[text], score)
 
     def corrected_rows(

@@ -132,13 +132,13 @@ def _templates(path: Path, members: dict[str, bytes]) -> dict[str, str]:
 
 
 def _questions(
-    data: bytes, place: str, file: _PathFacts, templates: dict[str, str]
+    data: bytes, position: str, file: _PathFacts, templates: dict[str, str]
 ) -> Iterator[ImportedQuestion | BadInput]:
     template = templates.get(f"{file.relation}_{file.dataset}") or templates.get(file.relation)
     if template is None:
-        raise BadInput(f"the wordings ({TEMPLATES_FILE}) do not name {file.relation}", place)
+        raise BadInput(f"the wordings ({TEMPLATES_FILE}) do not name {file.relation}", position)
     before, after = template.split("[X]")
-    for index, (line, record) in enumerate(_array_elements(_decode(data, place), place)):
+    for index, (line, record) in enumerate(_array_elements(_decode(data, position), position)):
         try:
             if not isinstance(record, dict):
                 raise fields.FieldError(f"this is {fields.type_in_words(record)}, not a question")
@@ -160,23 +160,23 @@ def _questions(
             )
             if message := question_fault(question):
                 raise fields.FieldError(message)
-            yield ImportedQuestion(question, place, line)
+            yield ImportedQuestion(question, position, line)
         except fields.FieldError as error:
-            yield BadInput(str(error), place, line)
+            yield BadInput(str(error), position, line)
 
 
-def _decode(data: bytes, place: str) -> str:
+def _decode(data: bytes, position: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise BadInput("bytes that are not UTF-8", place, data.count(b"\n", 0, error.start) + 1) from None
+        raise BadInput("bytes that are not UTF-8", position, data.count(b"\n", 0, error.start) + 1) from None
 
 
-def _array_elements(text: str, place: str) -> Iterator[tuple[int, object]]:
+def _array_elements(text: str, position: str) -> Iterator[tuple[int, object]]:
     """Yield the elements of a JSON array, each with its line."""
-    stream = JsonStream([text], place)
+    stream = JsonStream([text], position)
     if stream.peek() != "[":
-        raise BadInput("this is not a JSON array of questions", place, 1)
+        raise BadInput("this is not a JSON array of questions", position, 1)
     yield from stream.array()
     stream.end()
 

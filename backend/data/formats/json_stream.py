@@ -37,8 +37,8 @@ class JsonStream:
         place: The name of the file in messages.
     """
 
-    def __init__(self, chunks: Iterable[str], place: str | Path):
-        self._chunks, self.place = iter(chunks), place
+    def __init__(self, chunks: Iterable[str], location: str | Path):
+        self._chunks, self.place = iter(chunks), location
         self._decoder = json.JSONDecoder()
         self._text, self._at = "", 0
         self._line, self._counted = 1, 0

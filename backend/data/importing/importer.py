@@ -97,8 +97,10 @@ def import_passages(
         ImportRecord("passages", path.name, written.sha256, size, written.rows, rejected.count, settings_json)
     )
     notes = (
-        (f"{quantity(written.spanning, 'passage')} {noun_form(written.spanning, 'goes', 'go')} over several lines",)
-        if written.spanning
+        (
+            f"{quantity(written.multiline_count, 'passage')} {noun_form(written.multiline_count, 'goes', 'go')} over several lines",
+        )
+        if written.multiline_count
         else ()
     )
     return ImportResult(written.rows, rejected.count, rejected.file, time.monotonic() - began, notes=notes)
@@ -218,7 +220,7 @@ def count_frequencies(study: Study, progress: Progress | None = None) -> ImportR
 class _CorpusStats:
     rows: int = 0
     sha256: str = ""
-    spanning: int = 0
+    multiline_count: int = 0
 
 
 class _DuplicateRows(DuplicateId):
@@ -242,7 +244,7 @@ def _build_corpus(
     with CorpusWriter(study.folder / "corpus.db") as writer, format.opened(path, options) as batches:
         for batch, contents in _valid_batches(batches, path, rejected, dropped_rows):
             writer.add_rows(batch.rows, contents)
-            written.spanning += batch.spanning
+            written.multiline_count += batch.spanning
             written.sha256 = batch.sha256 or written.sha256
             report(writer.count, int(writer.count / batch.share) if batch.share else None, "importing passages")
         if not writer.count:
@@ -301,12 +303,18 @@ def _duplicate_error_with_lines(error: DuplicateId, format: Format, path: Path, 
     return _duplicate_error(error.id, line_by_row.get(error.first), line_by_row.get(error.second))
 
 
-def _duplicate_error(id: str, first_place: tuple[Path, int] | None, second_place: tuple[Path, int] | None) -> BadInput:
+def _duplicate_error(
+    id: str, first_location: tuple[Path, int] | None, second_location: tuple[Path, int] | None
+) -> BadInput:
     """Return the error for an id that occurs twice. The lines are unknown if the file changed in the meantime."""
-    if first_place is None or second_place is None:
+    if first_location is None or second_location is None:
         return BadInput(f"the id {id!r} occurs twice")
-    where = f"line {first_place[1]}" if first_place[0] == second_place[0] else f"{first_place[0]}:{first_place[1]}"
-    return BadInput(f"the id {id!r} occurs twice, first in {where}", *second_place)
+    where = (
+        f"line {first_location[1]}"
+        if first_location[0] == second_location[0]
+        else f"{first_location[0]}:{first_location[1]}"
+    )
+    return BadInput(f"the id {id!r} occurs twice, first in {where}", *second_location)
 
 
 def _refuse_second_collection(study: Study, path: Path, format: str | None) -> ImportResult:

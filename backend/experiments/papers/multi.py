@@ -12,7 +12,7 @@ from blindspot.backend.experiments.plan import (
     success_cells,
     with_column_name,
 )
-from blindspot.backend.experiments.question_sets import measured_split, training_sets
+from blindspot.backend.experiments.question_sets import measured_split, sets_to_train_on
 from blindspot.backend.experiments.workbench import Workbench
 
 TAKES = frozenset({"sets"})
@@ -20,7 +20,7 @@ DEFAULTS = {"ks": (20,)}
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
-    sets, k = training_sets(setting, bench), setting.ks[0]
+    sets, k = sets_to_train_on(setting, bench), setting.ks[0]
     data = {
         name: setting.data(questions=(train,), mined=setting.mined((train,)), policy="answer_match")
         for name in sets
