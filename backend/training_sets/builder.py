@@ -300,13 +300,15 @@ class PairBuilder:
         by_id = {question.id: ordinal for question, ordinal in zip(bare, positives, strict=True)}
         return [by_id.get(question.id) for question in questions]
 
-    def _easy_negatives(self, questions, golds, best, labels, mined) -> list[list[NegativeCandidate]]:
+    def _easy_negatives(
+        self, questions: Sequence[Question], golds: Sequence, best: Sequence, labels: Mapping, mined: MinedPassages
+    ) -> list[list[NegativeCandidate]]:
         """Draw easy negatives for each question, without its known, mined and judged passages."""
         if not self.spec.random and not self.spec.other_gold:
             return [[] for _ in questions]
         drawn = []
         for place, question in enumerate(questions):
-            excluded = set(mined.ordinals[mined.places == place].tolist()).union(
+            excluded = set(mined.ordinals[mined.question_indexes == place].tolist()).union(
                 golds[place], _without_none(best[place]), labels[question.id]
             )
             others = self.drawer.other_gold(question, self.spec.other_gold, excluded)

@@ -90,7 +90,7 @@ def test_enter_in_a_field_starts_nothing(study, tab):
         tab.wait_for_timeout(3000)
         assert Jobs(study.labels_path).recent() == []
         tab.get_by_role("button", name="Create batch").click()
-        expect(tab.locator(".st-key-jobs")).to_contain_text("make batch by-enter", timeout=PATIENCE)
+        expect(tab.get_by_text("by-enter", exact=True).first).to_be_visible(timeout=PATIENCE)
         [job] = Jobs(study.labels_path).recent()
         assert (job.kind, job.arguments["name"], job.function) == (
             "make batch",

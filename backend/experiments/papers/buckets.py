@@ -224,16 +224,16 @@ def _counted(bench: Workbench, line: BucketLine, minimum: int) -> BucketLine:
     if line.seen is not None:
         numbers = np.where(is_seen(bench, questions) == line.seen, numbers, -1)
     counts = Counter(numbers[numbers >= 0].tolist())
-    n = {number: counts[number] for number in sorted(counts) if counts[number] >= minimum}
+    sizes = {number: counts[number] for number in sorted(counts) if counts[number] >= minimum}
     frequencies = {
         number: [
             question.frequency
             for question, of in zip(questions, numbers, strict=True)
             if of == number and question.frequency is not None
         ]
-        for number in n
+        for number in sizes
     }
-    return replace(line, n=n, frequencies=frequencies)
+    return replace(line, n=sizes, frequencies=frequencies)
 
 
 def _contrasts(lines: Sequence[BucketLine], minimum: int) -> Iterator[tuple[str, Buckets, Buckets]]:
