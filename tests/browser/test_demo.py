@@ -74,7 +74,7 @@ def test_home_needs_no_scrolling_sideways(tab, small_demo, width):
         lines = tab.evaluate("new Set([...document.querySelectorAll('.top nav a')].map(each => each.offsetTop)).size")
         assert lines <= (2 if width == 1000 else 1)
         here = tab.locator(".top nav a.here").bounding_box()
-        assert here is not None and 0 <= here["x"] and here["x"] + here["width"] <= width
+        assert here is not None and here["x"] >= 0 and here["x"] + here["width"] <= width
         figures = tab.locator("table.runs tbody tr").first.locator(".figure")
         boxes = [figures.nth(number).bounding_box() for number in range(3)]
         assert all(box is not None and box["x"] + box["width"] <= width for box in boxes)
