@@ -1,5 +1,4 @@
-"""The common base for vector stores that store passage ids with their vectors: Milvus, LanceDB, Chroma, Qdrant, and
-stores added by plug-ins.
+"""The common base for vector stores that store passage ids with their vectors: Milvus, and stores added by plug-ins.
 
 To add a store, write a module with a subclass of `VectorStore`, which reads the store, and a subclass of
 `VectorStoreEngine`, which describes it.
