@@ -224,7 +224,7 @@ def check_sample(
 
 
 class Dense:
-    """Dense retrieval with one encoder: exact, or through an index of `approximate` (flat, hnsw, ivfpq).
+    """Dense retrieval with one encoder: exact, or through an index of `approximate` (hnsw, ivfpq).
 
     Raises Missing if there is no index, and Refused if the index was made over other passages. The first search loads
     the encoder, and raises Refused if its weights or settings have changed since the index was made.
@@ -364,7 +364,7 @@ class EncoderOptions:
 
 @settings_class
 class DenseOptions(EncoderOptions):
-    approximate: Literal["flat", "hnsw", "ivfpq"] | None = Field(
+    approximate: Literal["hnsw", "ivfpq"] | None = Field(
         None, title="FAISS index", description="Search this FAISS index instead of all vectors"
     )
 
@@ -438,8 +438,9 @@ class DenseKind(EncoderKind):
         return f"dense, {manifest.get('retriever')}" + (f", {index['kind']}" if index else "")
 
     def options_of_run(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
-        index = manifest.get("approximate")
-        return super().options_of_run(manifest) | ({"approximate": index["kind"]} if index else {})
+        kind = (manifest.get("approximate") or {}).get("kind")
+        exact = kind in (None, "flat")  # version 0.2 had flat indexes of FAISS, which search exactly too
+        return super().options_of_run(manifest) | ({} if exact else {"approximate": kind})
 
     def steps(self, study: Study) -> list[Step]:
         encoder = next(iter(encoders_of_kind(study, "dense")), None)

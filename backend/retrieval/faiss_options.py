@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from blindspot.backend.core.declared import Field, settings_class
 
-KINDS = ("flat", "hnsw", "ivfpq")
+KINDS = ("hnsw", "ivfpq")
 
 
 @settings_class
