@@ -27,7 +27,6 @@ from blindspot.backend.service.guard import (
     RequestRate,
 )
 from blindspot.backend.service.service import Service
-from blindspot.backend.service.v1 import answers
 from blindspot.backend.service.v1.callers import Asking, CallerOf
 from blindspot.backend.service.v1.routes import Version1, add_version_1
 from blindspot.db.connection import NotSaved
@@ -150,16 +149,7 @@ def make_api(
     router = APIRouter(prefix="/v1", responses=_with_documentation(400, 401, 403, 404, 413, 422, 429))
     add_version_1(router, version)
     api.include_router(router)
-    _add_examples(api)
     return api
-
-
-def _add_examples(api: FastAPI) -> None:
-    """Add an example of each response of version 1 to the OpenAPI schema."""
-    schemas = api.openapi()["components"]["schemas"]
-    for model in vars(answers).values():
-        if getattr(model, "__name__", "") in schemas:
-            schemas[model.__name__]["example"] = answers.example_of(model)
 
 
 def _add_search(api: FastAPI, version: Version1) -> None:

@@ -1,30 +1,29 @@
-"""The response types of version 1. An example of each is generated from its fields and shown in OpenAPI and on the
-documentation page.
-"""
+"""The response types of version 1. OpenAPI shows an example of each, which is generated from its fields."""
 
 from __future__ import annotations
 
 import types
 from dataclasses import is_dataclass
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
+from blindspot.backend.evaluation.miss_facts import TrainingQuestionCounts
 from blindspot.backend.evaluation.relevance import Kind
-from blindspot.db.events import Label
+from blindspot.db.events import Label, Receipt
 from blindspot.db.judgements import Consensus, Judgement
 
 EXAMPLES: dict[str, Any] = {
     "study": "demo", "corpus": "5f2c" + "0" * 60, "dataset": "entityquestions", "split": "dev", "passages": 3000, "questions": 505,
     "id": "eq-P19-1", "question": "eq-P19-1", "text": "Where was Arve Furset born?", "answers": ["Askvoll"], "relation": "P19",
-    "subject": "Arve Furset", "frequency": 12, "QuestionAnswer.gold": ["1189"], "answer_rule": "string", "PassageAnswer.id": "1189",
-    "title": "Arve Furset", "PassageAnswer.text": "Arve Furset (born 25 May 1964 in Askvoll) is ...", "passage": "1189", "run": "bm25-dev",
+    "subject": "Arve Furset", "frequency": 12, "QuestionAnswer.gold": ["1189"], "answer_rule": "string", "Passage.id": "1189",
+    "title": "Arve Furset", "Passage.text": "Arve Furset (born 25 May 1964 in Askvoll) is ...", "passage": "1189", "run": "bm25-dev",
     "runs": ["bm25-dev"], "retriever": "bm25", "k": 10, "rule": "dpr", "made": "2026-11-22T12:00:00Z", "score": 14.2, "place": "questions",
     "how": "1 question contains all of the words.", "TextPiece.text": "Furset", "ComparisonAnswer.a": "bm25-dev", "ComparisonAnswer.b": "minilm-dev",
     "SlicesAnswer.a": "bm25-dev", "SlicesAnswer.b": "minilm-dev", "measure": "success", "unit": "fact", "n": 505, "units": 480,
     "conclusion": "bm25-dev is better.", "method": "Sign-flip test.", "slice": "relation:P19", "expression": "relation:P19", "name": "births",
     "correction": "westfall-young", "summary": "No run retrieves a gold passage.", "shared_words": ["arve"], "missing_words": ["furset", "born"],
-    "annotator": "ben", "batch": "first", "state": "agreed", "ReceiptItem.id": "a1", "ReceiptItem.state": "stored", "machine": "umbrela",
+    "annotator": "ben", "batch": "first", "state": "agreed", "Receipt.id": "a1", "Receipt.state": "stored", "machine": "umbrela",
     "job": "20261122-120000-a1b2c3", "kind": "retrieve", "JobAnswer.title": "retrieve bm25 over dev", "JobAnswer.state": "running",
     "doing": "searching", "started": "2026-11-22T12:00:00Z", "log": "505 questions\n", "required": ["kind"], "optional": ["split", "k"],
 }  # fmt: skip
@@ -40,7 +39,9 @@ def example_of(kind: Any, owner: str = "", name: str = "") -> Any:
     """Return an example value of a type, as JSON values. For a model or a record, the example has all fields."""
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
-    if isinstance(kind, type) and (issubclass(kind, BaseModel) or is_dataclass(kind)):
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return {field: example_of(each.annotation, kind.__name__, field) for field, each in kind.model_fields.items()}
+    if isinstance(kind, type) and is_dataclass(kind):
         return {field: example_of(each, kind.__name__, field) for field, each in get_type_hints(kind).items()}
     inside = get_args(kind)
     if get_origin(kind) is dict:
@@ -57,14 +58,33 @@ def example_of(kind: Any, owner: str = "", name: str = "") -> Any:
     return [] if get_origin(kind) is list else {str: "", int: 1, float: 0.5, bool: False}.get(kind)
 
 
-class PageAnswer(BaseModel):
+def _add_example(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    schema["example"] = example_of(model)
+
+
+class Answer(BaseModel):
+    """What a route returns."""
+
+    model_config = ConfigDict(json_schema_extra=_add_example)
+
+
+Item = TypeVar("Item")
+
+
+class Items(Answer, Generic[Item]):
+    """A list: runs, slices and jobs are in the order in which they were made, the last jobs newest first."""
+
+    items: list[Item]
+
+
+class Page(Items[Item], Generic[Item]):
     """One page of a list."""
 
     total: Annotated[int, Field(description="Number of items in the whole list.")]
     offset: Annotated[int, Field(description="Position of this page's first item, from 0.")]
 
 
-class QuestionSetCount(BaseModel):
+class QuestionSetCount(Answer):
     """The questions of one data set and split."""
 
     dataset: str
@@ -74,7 +94,7 @@ class QuestionSetCount(BaseModel):
     with_answers: int
 
 
-class StudyAnswer(BaseModel):
+class StudyAnswer(Answer):
     """The study that this service serves."""
 
     study: str
@@ -84,7 +104,7 @@ class StudyAnswer(BaseModel):
     runs: list[str]
 
 
-class QuestionAnswer(BaseModel):
+class QuestionAnswer(Answer):
     """A question with its answers and gold passages."""
 
     id: str
@@ -103,21 +123,7 @@ class QuestionAnswer(BaseModel):
     answer_rule: str
 
 
-class QuestionsAnswer(PageAnswer):
-    """A page of questions, in the order of import."""
-
-    items: list[QuestionAnswer]
-
-
-class PassageAnswer(BaseModel):
-    """A passage of the collection."""
-
-    id: str
-    title: str
-    text: str
-
-
-class RunAnswer(BaseModel):
+class RunAnswer(Answer):
     """A finished run."""
 
     run: str
@@ -130,13 +136,7 @@ class RunAnswer(BaseModel):
     made: str | None
 
 
-class RunsAnswer(BaseModel):
-    """The finished runs, oldest first."""
-
-    items: list[RunAnswer]
-
-
-class NamedHit(BaseModel):
+class NamedHit(Answer):
     """A passage that a retriever found."""
 
     rank: int
@@ -151,23 +151,22 @@ class RunHit(NamedHit):
     answer: Annotated[bool, Field(description="Whether the passage contains an answer, by the run's rule.")]
 
 
-class QuestionHits(BaseModel):
+class QuestionHits(Answer):
     """The hits of one question, best first."""
 
     question: str
     hits: list[RunHit]
 
 
-class HitsAnswer(PageAnswer):
+class HitsAnswer(Page[QuestionHits]):
     """The hits of a page of a run's questions."""
 
     hidden: Annotated[
         int, Field(description="Number of the run's questions that you still have to judge; they are left out.")
     ]
-    items: list[QuestionHits]
 
 
-class UploadAnswer(BaseModel):
+class UploadAnswer(Answer):
     """An uploaded run."""
 
     run: str
@@ -176,21 +175,21 @@ class UploadAnswer(BaseModel):
     notes: list[str]
 
 
-class LiveAnswer(BaseModel):
+class LiveAnswer(Answer):
     """The hits of questions that were asked now, a list for each."""
 
     retriever: str
     hits: list[list[NamedHit]]
 
 
-class TextPiece(BaseModel):
+class TextPiece(Answer):
     """A piece of an excerpt."""
 
     text: str
     found: Annotated[bool, Field(description="Whether this part of the text is a word that was searched for.")]
 
 
-class FoundItem(BaseModel):
+class FoundItem(Answer):
     """A passage, question or note that contains the words."""
 
     id: Annotated[
@@ -202,7 +201,7 @@ class FoundItem(BaseModel):
     excerpt: list[TextPiece]
 
 
-class FoundAnswer(BaseModel):
+class FoundAnswer(Answer):
     """What contains the words."""
 
     place: str
@@ -211,7 +210,7 @@ class FoundAnswer(BaseModel):
     items: list[FoundItem]
 
 
-class PairedAnswer(BaseModel):
+class PairedAnswer(Answer):
     """Two runs at one cut-off. `a`, `b` and `oracle` hold the measure by its name, with its interval.
 
     For Success@k the questions are counted in both, only_a, only_b and neither; for other measures in a_better,
@@ -245,7 +244,7 @@ class PairedGroup(PairedAnswer):
     name: str
 
 
-class ComparisonAnswer(BaseModel):
+class ComparisonAnswer(Answer):
     """Two runs compared, as `blindspot compare --json` prints them."""
 
     a: str
@@ -266,7 +265,7 @@ class ComparisonAnswer(BaseModel):
     groups: dict[str, PairedGroup]
 
 
-class SliceItem(BaseModel):
+class SliceItem(Answer):
     """A slice in which the difference of two runs departs from the rest."""
 
     slice: str
@@ -284,7 +283,7 @@ class SliceItem(BaseModel):
     p_adjusted: float
 
 
-class SlicesAnswer(BaseModel):
+class SlicesAnswer(Answer):
     """The slices that explain most of the difference of two runs."""
 
     a: str
@@ -300,21 +299,7 @@ class SlicesAnswer(BaseModel):
     slices: list[SliceItem]
 
 
-class SavedSliceAnswer(BaseModel):
-    """A slice that somebody saved."""
-
-    name: str
-    expression: str
-    made: str
-
-
-class SavedSlicesAnswer(BaseModel):
-    """The saved slices, oldest first."""
-
-    items: list[SavedSliceAnswer]
-
-
-class RunOnQuestion(BaseModel):
+class RunOnQuestion(Answer):
     """How one run did on a question."""
 
     run: str
@@ -327,7 +312,7 @@ class RunOnQuestion(BaseModel):
     winner_is_namesake: bool | None
 
 
-class SharedWords(BaseModel):
+class SharedWords(Answer):
     """The question's words that a passage contains, and those that it lacks."""
 
     passage: str
@@ -336,16 +321,7 @@ class SharedWords(BaseModel):
     missing_words: list[str]
 
 
-class LikeQuestions(BaseModel):
-    """How many training questions are like this one."""
-
-    relation: int
-    template: int
-    subject: int
-    total: int
-
-
-class NearPassage(BaseModel):
+class NearPassage(Answer):
     """A passage near the gold among the stored vectors."""
 
     passage: str
@@ -353,7 +329,7 @@ class NearPassage(BaseModel):
     gold: bool
 
 
-class WhyAnswer(BaseModel):
+class WhyAnswer(Answer):
     """Facts about how runs did on a question."""
 
     question: QuestionAnswer
@@ -361,11 +337,11 @@ class WhyAnswer(BaseModel):
     runs: list[RunOnQuestion]
     passages: list[SharedWords]
     frequency: int | None
-    training_questions: LikeQuestions | None
+    training_questions: TrainingQuestionCounts | None
     neighbours: Annotated[dict[str, list[NearPassage]], Field(description="By encoder.")]
 
 
-class LabelsAnswer(BaseModel):
+class LabelsAnswer(Answer):
     """The labels of a question's passages that you may see."""
 
     question: str
@@ -375,21 +351,13 @@ class LabelsAnswer(BaseModel):
     ]
 
 
-class ReceiptItem(BaseModel):
-    """The store's answer to one event: stored, known (stored before), or refused with a message."""
-
-    id: str
-    state: str
-    message: str
-
-
-class ReceiptsAnswer(BaseModel):
+class ReceiptsAnswer(Answer):
     """A receipt for each event, in their order. What is stored or known is on disk."""
 
-    receipts: list[ReceiptItem]
+    receipts: list[Receipt]
 
 
-class PassageToJudge(BaseModel):
+class PassageToJudge(Answer):
     """A passage to judge; `label` is what you have given it before."""
 
     passage: str
@@ -398,14 +366,14 @@ class PassageToJudge(BaseModel):
     label: str | None
 
 
-class KnownPositive(BaseModel):
+class KnownPositive(Answer):
     """A gold passage of the question."""
 
     title: str
     text: str
 
 
-class QuestionToJudge(BaseModel):
+class QuestionToJudge(Answer):
     """A question of a batch that is yours to judge until `expires` (seconds since 1970)."""
 
     batch: str
@@ -417,26 +385,14 @@ class QuestionToJudge(BaseModel):
     passages: list[PassageToJudge]
 
 
-class QueueAnswer(BaseModel):
-    """The questions that you hold now."""
-
-    items: list[QuestionToJudge]
-
-
-class MachineItem(BaseModel):
+class MachineItem(Answer):
     """A machine annotator."""
 
     machine: str
     labels: int
 
 
-class MachinesAnswer(BaseModel):
-    """The machine annotators."""
-
-    items: list[MachineItem]
-
-
-class MachineLabelItem(BaseModel):
+class MachineLabelItem(Answer):
     """The last label that a machine gave a passage."""
 
     question: str
@@ -444,13 +400,7 @@ class MachineLabelItem(BaseModel):
     label: Label
 
 
-class JudgementsAnswer(PageAnswer):
-    """A page of a machine annotator's labels, by question and passage."""
-
-    items: list[MachineLabelItem]
-
-
-class JobAnswer(BaseModel):
+class JobAnswer(Answer):
     """A job: waiting, running, done, failed or cancelled."""
 
     job: str
@@ -466,28 +416,7 @@ class JobAnswer(BaseModel):
     result: Any
 
 
-class JobsAnswer(BaseModel):
-    """The last jobs, newest first."""
-
-    items: list[JobAnswer]
-
-
-class JobKindItem(BaseModel):
-    """A kind of job that can be started. `more`: it takes further named arguments, such as a retriever's options."""
-
-    kind: str
-    required: list[str]
-    optional: list[str]
-    more: bool
-
-
-class JobKindsAnswer(BaseModel):
-    """The kinds of jobs that can be started here."""
-
-    items: list[JobKindItem]
-
-
-class LogAnswer(BaseModel):
+class LogAnswer(Answer):
     """The end of what a job printed."""
 
     job: str
