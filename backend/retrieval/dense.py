@@ -19,8 +19,7 @@ from blindspot.backend.core.settings import VECTOR_SETTINGS, EncoderSettings, Se
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.summary import Step
 from blindspot.backend.progress import Progress
-from blindspot.backend.retrieval.dense_shards import Shard, complete_blocks, encode_shard
-from blindspot.backend.retrieval.dense_shards import merge_blocks as merge_blocks
+from blindspot.backend.retrieval.dense_shards import Shard, complete_blocks, encode_shard, merge_blocks
 from blindspot.backend.retrieval.encoder import Encoder, load_encoder
 from blindspot.backend.retrieval.model_kinds import encoder_kind, encoders_of_kind
 from blindspot.backend.retrieval.openvino_model import has_openvino
@@ -47,6 +46,8 @@ WHOLE = Shard(1, 1)
 # maximum distance of an imported vector from our own, relative to the typical distance of two passages; 16 bits cause
 # 0.02
 SAME_VECTOR = 0.25
+# entries of the index's manifest that a run's manifest repeats
+RECORDED = ("similarity", "pooling", "passage_template", "max_tokens", "dimension", "model_hash", "made_by")
 
 
 def encoder_settings(study: Study, name: str) -> EncoderSettings:
@@ -247,22 +248,11 @@ class Dense:
         self.encoder_settings = encoder_settings(study, name)
         self.kept_in: Study | None = None  # inside `question_vectors.cached_question_vectors`
         self.seconds_saved = 0.0  # by vectors from that cache: what encoding them took once
-        self.vectors = _map_vectors(folder / "embeddings.npy", name)
+        self.vectors = open_array(folder / "embeddings.npy", f"run 'blindspot index dense --encoder {name}' again")
         self.settings = {
             "retriever": name,
             "kind": "dense",
-            **{
-                key: manifest[key]
-                for key in (
-                    "similarity",
-                    "pooling",
-                    "passage_template",
-                    "max_tokens",
-                    "dimension",
-                    "model_hash",
-                    "made_by",
-                )
-            },
+            **{key: manifest[key] for key in RECORDED},
             **{key: manifest[key] for key in VECTOR_SETTINGS if key in manifest},
         }
         self._approximate = None
@@ -280,17 +270,11 @@ class Dense:
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
         return self.search_vectors(self.vectors_of(questions, progress), k, progress)
 
-    def score(self, questions: Sequence[str], ordinals: np.ndarray) -> np.ndarray:
-        """Return the exact scores (q, m) float32 of the passages (q, m) int32."""
-        return self.score_vectors(self.encode(questions), ordinals)
-
     def search_vectors(self, vectors: np.ndarray, k: int, progress: Progress | None = None) -> Hits:
         """Search with encoded questions (q, d) float32."""
-        return (
-            self._search.search(vectors, k, progress)
-            if self._approximate is None
-            else self._approximate.search(vectors, k)
-        )
+        if self._approximate is not None:
+            return self._approximate.search(vectors, k)
+        return self._search.search(vectors, k, progress)
 
     def score_vectors(self, vectors: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
         """Return the exact scores (q, m) float32 of passages (q, m) for encoded questions (q, d)."""
@@ -346,11 +330,6 @@ class Dense:
     def _search(self) -> ExactSearch:
         similarity = "l2" if self.manifest["similarity"] == "l2" else "dot"
         return ExactSearch(self.vectors, similarity, self.device)
-
-
-def _map_vectors(path: Path, name: str) -> np.ndarray:
-    """Map the vectors into memory. Raises BadInput for a truncated or missing file."""
-    return open_array(path, f"run 'blindspot index dense --encoder {name}' again")
 
 
 @settings_class

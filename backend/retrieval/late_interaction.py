@@ -116,14 +116,6 @@ class LateInteraction:
                 ordinals[i], scores[i] = hits.ordinals[0], hits.scores[0]
         return Hits(ordinals, scores)
 
-    def score(self, questions: Sequence[str], ordinals: np.ndarray) -> np.ndarray:
-        """Return the exact scores (q, m) float32 of the passages (q, m) int32."""
-        scores = np.full(ordinals.shape, -np.inf, np.float32)
-        for i, question in enumerate(self.encoder.encode_questions(questions)):
-            present = ordinals[i] >= 0
-            scores[i, present] = self._scores(question, ordinals[i, present])
-        return scores
-
     def explain(self, question: str, row: int) -> TokenMatches:
         """Return the products of all question tokens with all tokens of a passage."""
         asked, stored = self.encoder.encode_questions([question])[0], self._vectors.vectors_of(row).astype(np.float32)

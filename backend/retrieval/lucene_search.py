@@ -20,9 +20,7 @@ from blindspot.db.records import Hits
 QUESTIONS_PER_CALL = 128
 HITS_PER_CALL = 1 << 17  # limits the memory of a call at a large k
 MAX_WORDS = 1 << 16  # limit of distinct words in a question (Lucene's own limit is 1,024)
-TIE_MARGIN = (
-    20  # extra hits to fetch beyond k, so that few questions need a second search for passages that tie with the k-th
-)
+TIE_MARGIN = 20  # hits beyond k, so that few questions need a second search for passages that tie with the k-th
 
 
 def open_reader(index: Path) -> Any:
@@ -58,7 +56,7 @@ class LuceneSearch:
                 progress(min(block.stop, len(questions)), len(questions), "searching with BM25")
         return hits
 
-    def score(self, questions: Sequence[str], ordinals: np.ndarray, progress: Progress | None = None) -> np.ndarray:
+    def score(self, questions: Sequence[str], ordinals: np.ndarray) -> np.ndarray:
         """Return the exact BM25 scores (q, m) float32 of the passages (q, m) int32: 0 for a passage without a shared
         word, -inf for -1.
         """
@@ -66,8 +64,6 @@ class LuceneSearch:
         for start in range(0, len(questions), QUESTIONS_PER_CALL):
             rows = slice(start, start + QUESTIONS_PER_CALL)
             scores[rows] = on_jvm(self._score_block, questions[rows], ordinals[rows])
-            if progress is not None:
-                progress(min(rows.stop, len(questions)), len(questions), "scoring the dense hits with BM25")
         return np.where(ordinals < 0, -np.inf, scores).astype(np.float32)
 
     def _search_block(self, questions: Sequence[str], k: int, hit_count: int) -> Hits:
@@ -78,7 +74,7 @@ class LuceneSearch:
         times as many hits, until all ties are known. The same is done if too many hits are not passages of the study.
         """
         hit_count = min(hit_count, len(self._ordinals))
-        documents, scores = on_jvm(self._best_documents, questions, hit_count)
+        documents, scores = on_jvm(lambda: self._batch_search.search(questions, hit_count))
         hits = top_k(np.where(documents < 0, -1, self._ordinals[documents]), scores, k)
         if hit_count == len(self._ordinals):
             return hits
@@ -89,9 +85,6 @@ class LuceneSearch:
             found = self._search_block([questions[row] for row in rows], k, 4 * hit_count)
             hits.ordinals[rows], hits.scores[rows] = found.ordinals, found.scores
         return hits
-
-    def _best_documents(self, questions: Sequence[str], n: int) -> tuple[np.ndarray, np.ndarray]:
-        return self._batch_search.search(questions, n)
 
     def _score_block(self, questions: Sequence[str], ordinals: np.ndarray) -> np.ndarray:
         import jnius

@@ -44,15 +44,6 @@ class Retriever(Protocol):
         ...
 
 
-@runtime_checkable
-class Scorer(Retriever, Protocol):
-    """A retriever that can also score any given passage, which exact hybrid fusion needs."""
-
-    def score(self, questions: Sequence[str], ordinals: np.ndarray) -> np.ndarray:
-        """Return the exact scores (q, m) float32 of the passages `ordinals` (q, m) int32; -inf for -1."""
-        ...
-
-
 OpenPart = Callable[[str], Any] | None
 """Returns an open retriever by name, if the caller shares open retrievers."""
 
@@ -140,15 +131,10 @@ class RetrieverKind(ABC):
         index.
         """
         folders = (study.path("indexes", part) for part in self.parts_in(study, self.name_of(options)))
-        return [
-            path
-            for folder in folders
-            for path in sorted(folder.glob("*"))
-            if path.suffix != ".db"
-            and not path.name.startswith(
-                ("faiss-", "quantised-")
-            )  # a cache, and indexes of another option or of version 0.2
-        ]
+        # .db is a cache; the two prefixes are those of indexes of another option and of version 0.2
+        others = ("faiss-", "quantised-")
+        files = [path for folder in folders for path in sorted(folder.glob("*"))]
+        return [path for path in files if path.suffix != ".db" and not path.name.startswith(others)]
 
     def asks_servers(self, study: Study, name: str) -> bool:
         """Return whether the retriever `name` sends questions to a server."""
@@ -287,9 +273,8 @@ def options_for(kind: RetrieverKind, values: Mapping[str, Any]) -> Any:
             chosen[name] = value
             continue
         declaration = declared_settings(takers[0].options)[name]
-        if value != declaration.default and not declaration.extra.get(
-            "ignored_elsewhere"
-        ):  # jobs of older versions contain every default
+        # jobs of older versions contain every default
+        if value != declaration.default and not declaration.extra.get("ignored_elsewhere"):
             raise Refused(
                 f"{declaration.option} works with --with {' and '.join(taker.name for taker in takers)}, not with "
                 f"--with {kind.name}"

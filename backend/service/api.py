@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -27,6 +28,7 @@ from blindspot.backend.service.guard import (
     RequestRate,
 )
 from blindspot.backend.service.service import Service
+from blindspot.backend.service.v1 import answers
 from blindspot.backend.service.v1.callers import Asking, CallerOf
 from blindspot.backend.service.v1.routes import Version1, add_version_1
 from blindspot.db.connection import NotSaved
@@ -149,7 +151,17 @@ def make_api(
     router = APIRouter(prefix="/v1", responses=_with_documentation(400, 401, 403, 404, 413, 422, 429))
     add_version_1(router, version)
     api.include_router(router)
+    _add_examples(api, router)
     return api
+
+
+def _add_examples(api: FastAPI, router: APIRouter) -> None:
+    """Add an example of each response of version 1 to the OpenAPI schema."""
+    schemas = api.openapi()["components"]["schemas"]
+    for model in (getattr(route, "response_model", None) for route in router.routes):
+        name = re.sub(r"\W", "_", getattr(model, "__name__", ""))  # OpenAPI calls Items[RunAnswer] Items_RunAnswer_
+        if name in schemas:
+            schemas[name]["example"] = answers.example_of(model)
 
 
 def _add_search(api: FastAPI, version: Version1) -> None:

@@ -6,7 +6,7 @@ import types
 from dataclasses import is_dataclass
 from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from blindspot.backend.evaluation.miss_facts import TrainingQuestionCounts
 from blindspot.backend.evaluation.relevance import Kind
@@ -58,20 +58,10 @@ def example_of(kind: Any, owner: str = "", name: str = "") -> Any:
     return [] if get_origin(kind) is list else {str: "", int: 1, float: 0.5, bool: False}.get(kind)
 
 
-def _add_example(schema: dict[str, Any], model: type[BaseModel]) -> None:
-    schema["example"] = example_of(model)
-
-
-class Answer(BaseModel):
-    """What a route returns."""
-
-    model_config = ConfigDict(json_schema_extra=_add_example)
-
-
 Item = TypeVar("Item")
 
 
-class Items(Answer, Generic[Item]):
+class Items(BaseModel, Generic[Item]):
     """A list: runs, slices and jobs are in the order in which they were made, the last jobs newest first."""
 
     items: list[Item]
@@ -84,7 +74,7 @@ class Page(Items[Item], Generic[Item]):
     offset: Annotated[int, Field(description="Position of this page's first item, from 0.")]
 
 
-class QuestionSetCount(Answer):
+class QuestionSetCount(BaseModel):
     """The questions of one data set and split."""
 
     dataset: str
@@ -94,7 +84,7 @@ class QuestionSetCount(Answer):
     with_answers: int
 
 
-class StudyAnswer(Answer):
+class StudyAnswer(BaseModel):
     """The study that this service serves."""
 
     study: str
@@ -104,7 +94,7 @@ class StudyAnswer(Answer):
     runs: list[str]
 
 
-class QuestionAnswer(Answer):
+class QuestionAnswer(BaseModel):
     """A question with its answers and gold passages."""
 
     id: str
@@ -123,7 +113,7 @@ class QuestionAnswer(Answer):
     answer_rule: str
 
 
-class RunAnswer(Answer):
+class RunAnswer(BaseModel):
     """A finished run."""
 
     run: str
@@ -136,7 +126,7 @@ class RunAnswer(Answer):
     made: str | None
 
 
-class NamedHit(Answer):
+class NamedHit(BaseModel):
     """A passage that a retriever found."""
 
     rank: int
@@ -151,7 +141,7 @@ class RunHit(NamedHit):
     answer: Annotated[bool, Field(description="Whether the passage contains an answer, by the run's rule.")]
 
 
-class QuestionHits(Answer):
+class QuestionHits(BaseModel):
     """The hits of one question, best first."""
 
     question: str
@@ -166,7 +156,7 @@ class HitsAnswer(Page[QuestionHits]):
     ]
 
 
-class UploadAnswer(Answer):
+class UploadAnswer(BaseModel):
     """An uploaded run."""
 
     run: str
@@ -175,21 +165,21 @@ class UploadAnswer(Answer):
     notes: list[str]
 
 
-class LiveAnswer(Answer):
+class LiveAnswer(BaseModel):
     """The hits of questions that were asked now, a list for each."""
 
     retriever: str
     hits: list[list[NamedHit]]
 
 
-class TextPiece(Answer):
+class TextPiece(BaseModel):
     """A piece of an excerpt."""
 
     text: str
     found: Annotated[bool, Field(description="Whether this part of the text is a word that was searched for.")]
 
 
-class FoundItem(Answer):
+class FoundItem(BaseModel):
     """A passage, question or note that contains the words."""
 
     id: Annotated[
@@ -201,7 +191,7 @@ class FoundItem(Answer):
     excerpt: list[TextPiece]
 
 
-class FoundAnswer(Answer):
+class FoundAnswer(BaseModel):
     """What contains the words."""
 
     place: str
@@ -210,7 +200,7 @@ class FoundAnswer(Answer):
     items: list[FoundItem]
 
 
-class PairedAnswer(Answer):
+class PairedAnswer(BaseModel):
     """Two runs at one cut-off. `a`, `b` and `oracle` hold the measure by its name, with its interval.
 
     For Success@k the questions are counted in both, only_a, only_b and neither; for other measures in a_better,
@@ -244,7 +234,7 @@ class PairedGroup(PairedAnswer):
     name: str
 
 
-class ComparisonAnswer(Answer):
+class ComparisonAnswer(BaseModel):
     """Two runs compared, as `blindspot compare --json` prints them."""
 
     a: str
@@ -265,7 +255,7 @@ class ComparisonAnswer(Answer):
     groups: dict[str, PairedGroup]
 
 
-class SliceItem(Answer):
+class SliceItem(BaseModel):
     """A slice in which the difference of two runs departs from the rest."""
 
     slice: str
@@ -283,7 +273,7 @@ class SliceItem(Answer):
     p_adjusted: float
 
 
-class SlicesAnswer(Answer):
+class SlicesAnswer(BaseModel):
     """The slices that explain most of the difference of two runs."""
 
     a: str
@@ -299,7 +289,7 @@ class SlicesAnswer(Answer):
     slices: list[SliceItem]
 
 
-class RunOnQuestion(Answer):
+class RunOnQuestion(BaseModel):
     """How one run did on a question."""
 
     run: str
@@ -312,7 +302,7 @@ class RunOnQuestion(Answer):
     winner_is_namesake: bool | None
 
 
-class SharedWords(Answer):
+class SharedWords(BaseModel):
     """The question's words that a passage contains, and those that it lacks."""
 
     passage: str
@@ -321,7 +311,7 @@ class SharedWords(Answer):
     missing_words: list[str]
 
 
-class NearPassage(Answer):
+class NearPassage(BaseModel):
     """A passage near the gold among the stored vectors."""
 
     passage: str
@@ -329,7 +319,7 @@ class NearPassage(Answer):
     gold: bool
 
 
-class WhyAnswer(Answer):
+class WhyAnswer(BaseModel):
     """Facts about how runs did on a question."""
 
     question: QuestionAnswer
@@ -341,7 +331,7 @@ class WhyAnswer(Answer):
     neighbours: Annotated[dict[str, list[NearPassage]], Field(description="By encoder.")]
 
 
-class LabelsAnswer(Answer):
+class LabelsAnswer(BaseModel):
     """The labels of a question's passages that you may see."""
 
     question: str
@@ -351,13 +341,13 @@ class LabelsAnswer(Answer):
     ]
 
 
-class ReceiptsAnswer(Answer):
+class ReceiptsAnswer(BaseModel):
     """A receipt for each event, in their order. What is stored or known is on disk."""
 
     receipts: list[Receipt]
 
 
-class PassageToJudge(Answer):
+class PassageToJudge(BaseModel):
     """A passage to judge; `label` is what you have given it before."""
 
     passage: str
@@ -366,14 +356,14 @@ class PassageToJudge(Answer):
     label: str | None
 
 
-class KnownPositive(Answer):
+class KnownPositive(BaseModel):
     """A gold passage of the question."""
 
     title: str
     text: str
 
 
-class QuestionToJudge(Answer):
+class QuestionToJudge(BaseModel):
     """A question of a batch that is yours to judge until `expires` (seconds since 1970)."""
 
     batch: str
@@ -385,14 +375,14 @@ class QuestionToJudge(Answer):
     passages: list[PassageToJudge]
 
 
-class MachineItem(Answer):
+class MachineItem(BaseModel):
     """A machine annotator."""
 
     machine: str
     labels: int
 
 
-class MachineLabelItem(Answer):
+class MachineLabelItem(BaseModel):
     """The last label that a machine gave a passage."""
 
     question: str
@@ -400,7 +390,7 @@ class MachineLabelItem(Answer):
     label: Label
 
 
-class JobAnswer(Answer):
+class JobAnswer(BaseModel):
     """A job: waiting, running, done, failed or cancelled."""
 
     job: str
@@ -416,7 +406,7 @@ class JobAnswer(Answer):
     result: Any
 
 
-class LogAnswer(Answer):
+class LogAnswer(BaseModel):
     """The end of what a job printed."""
 
     job: str
