@@ -6,7 +6,15 @@ from typing import Annotated, Any
 
 import typer
 
-from blindspot.app.commands.common import AsJson, OutputForm, StudyOption, by_bucket, check_form, print_report
+from blindspot.app.commands.common import (
+    AsJson,
+    OutputForm,
+    StudyOption,
+    by_bucket,
+    check_form,
+    open_study,
+    print_report,
+)
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.evaluation.settings import COMPARED, ComparisonOptions, OracleOptions
 
@@ -27,7 +35,6 @@ def compare(
     """Compare two runs: the difference with its interval and p value, and the questions that only one of them
     answers.
     """
-    from blindspot.backend.core.study import Study
     from blindspot.backend.evaluation.comparison_report import compare_with
     from blindspot.backend.evaluation.slice_report import find_in_runs
 
@@ -35,7 +42,7 @@ def compare(
     chosen = ComparisonOptions(**by_bucket(options))
     if find and chosen.measure != "success":
         raise typer.BadParameter("--find-slices tests Success@k only; for other measures use --by slice or --slice")
-    opened = Study.open(study)
+    opened = open_study(study)
     report = (
         find_in_runs(opened, (a, b), chosen.k, chosen.relevance, chosen.rule, chosen.slice)
         if find
@@ -55,10 +62,9 @@ def oracle(
     """Show what an oracle reaches that chooses the best of several runs for each question, and how often it chooses
     each.
     """
-    from blindspot.backend.core.study import Study
     from blindspot.backend.evaluation.oracle import oracle as choose
 
-    found = choose(Study.open(study), runs, **options)
+    found = choose(open_study(study), runs, **options)
     if json:
         from blindspot.app.terminal_tables import print_json
 

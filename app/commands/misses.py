@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from blindspot.app.commands.common import OutputForm, StudyOption, check_form, print_report
+from blindspot.app.commands.common import OutputForm, StudyOption, check_form, open_study, print_report
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.evaluation.settings import MissOptions
 
@@ -24,12 +24,11 @@ def misses(
     """Count the causes of one run's misses, or of two runs': near-namesakes, other words, rare subjects and others."""
     from dataclasses import replace
 
-    from blindspot.backend.core.study import Study
     from blindspot.backend.evaluation.miss_report import misses as count_causes
     from blindspot.backend.training_sets.gold_checks import gold_estimates, unchecked_gold_sentence
 
     check_form(form)
-    opened = Study.open(study)
+    opened = open_study(study)
     report = count_causes(opened, a, b, MissOptions(**options))
     checked = [each.sentence() for run in filter(None, (a, b)) for each in gold_estimates(opened, run)]
     report = replace(report, notes=[*report.notes, *(checked or filter(None, [unchecked_gold_sentence(opened)]))])

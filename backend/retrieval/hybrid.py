@@ -297,7 +297,7 @@ def accuracy_by_weight(
         if progress is not None:
             progress(start, len(questions), "tuning the weight on dev")
         candidates = hybrid.candidates([question.text for question in questions[start : start + QUESTIONS_PER_BLOCK]])
-        tops.append(np.stack([_fused_hits(candidates, weight).ordinals for weight in WEIGHTS], axis=1))
+        tops.append(np.stack([weighted_fusion(candidates, weight, TUNED_AT).ordinals for weight in WEIGHTS], axis=1))
     ordinals = np.concatenate(tops)  # (q, weights, 20)
     flat = ordinals.reshape(len(ordinals), -1)
     if any(question.answers for question in questions):
@@ -305,10 +305,6 @@ def accuracy_by_weight(
     else:
         matched = gold_matrix(study.corpus, flat, questions)[0].reshape(ordinals.shape)
     return dict(zip(WEIGHTS, matched.any(axis=2).mean(axis=0).tolist(), strict=True))
-
-
-def _fused_hits(candidates: Candidates, weight: float) -> Hits:
-    return weighted_fusion(candidates, weight, TUNED_AT)
 
 
 RETRIEVERS.register(HybridKind())

@@ -15,10 +15,9 @@ from typing import Protocol
 import numpy as np
 
 from blindspot.backend.progress import Progress
-from blindspot.backend.retrieval.exact.candidates import CandidateHits
 from blindspot.backend.retrieval.exact.exhaustive import PassageBlock, search_exhaustively
 from blindspot.backend.retrieval.exact.products import RoundedQueries
-from blindspot.backend.retrieval.exact.scores import exact_scores
+from blindspot.backend.retrieval.exact.scores import CandidateHits, exact_scores
 from blindspot.backend.retrieval.retriever import pad_hits
 from blindspot.db.errors import Refused
 from blindspot.db.records import Hits

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from blindspot.backend.progress import Progress
-from blindspot.backend.retrieval.exact.candidates import CandidateHits
 from blindspot.backend.retrieval.exact.exhaustive import PassageBlock
 from blindspot.backend.retrieval.exact.products import (
     Extent,
@@ -30,7 +29,7 @@ from blindspot.backend.retrieval.exact.products import (
     extent_of,
     merge_extents,
 )
-from blindspot.backend.retrieval.exact.scores import exact_scores
+from blindspot.backend.retrieval.exact.scores import CandidateHits, exact_scores
 from blindspot.backend.retrieval.exact.staging import Staging
 from blindspot.backend.retrieval.retriever import top_k
 from blindspot.db.errors import Refused

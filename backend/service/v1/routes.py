@@ -362,7 +362,7 @@ def _add_judgements(router: APIRouter, version: Version1) -> None:
     @router.post("/judgements", response_model=answers.ReceiptsAnswer)
     def give_judgements(caller: Asking, body: requests.JudgementsRequest) -> dict[str, Any]:
         """Store labels of a machine annotator, all or none. They count for no consensus and no agreement of people."""
-        given = [labelling.MachineLabels(each.id, each.question, each.labels) for each in body.items]
+        given = [labelling.machine_event(each.id, each.question, each.labels) for each in body.items]
         return {"receipts": labelling.store_judgements(study, caller, body.machine, given)}
 
 
