@@ -19,7 +19,6 @@ from blindspot.backend.core.consent import OF_OLDER_VERSIONS
 from blindspot.backend.core.declared import build_settings
 from blindspot.backend.core.manifest import atomic_folder, read_object, write_json
 from blindspot.backend.core.model_files import CODE_SUFFIXES, code_in_model
-from blindspot.backend.core.require_right import require
 from blindspot.backend.core.settings import MODELS, EncoderSettings, add_encoder, check_name, read_settings
 from blindspot.backend.core.study import Study
 from blindspot.backend.hub.pushing import FILES_FOLDER, MODEL_SUFFIXES, SET_FOLDER
@@ -46,7 +45,7 @@ class PullResult:
     skipped: list[str]
 
 
-def pull(study: Study, repository: HubRepository, name: str | None = None, actor: str | None = None) -> PullResult:
+def pull(study: Study, repository: HubRepository, name: str | None = None) -> PullResult:
     """Download a training set, an encoder or a judge into a study.
 
     Args:
@@ -56,7 +55,6 @@ def pull(study: Study, repository: HubRepository, name: str | None = None, actor
         Missing: no such repository, or not one that Blindspot pushed. Refused: the name is taken, the part does not fit
             the study, or loading it would run code. BadInput: damaged files, or a path that leads out.
     """
-    require(study, actor, "manage parts")
     with TemporaryDirectory(prefix=".hub-", dir=study.folder) as place:
         folder = Path(place) / "repository"
         suffixes = (".json", ".jsonl", ".parquet") if repository.kind == "training-set" else MODEL_SUFFIXES

@@ -33,6 +33,7 @@ from blindspot.backend.core.runs import Run
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
+from blindspot.backend.reader.best_span import ANSWER_TOKENS
 from blindspot.backend.reader.examples import run_hash
 from blindspot.backend.reader.reader import PassageReadings, Reader, select_answer
 from blindspot.backend.reader.settings import ReadingSettings
@@ -168,7 +169,7 @@ def read(study: Study, run: str, reader: str, settings: ReadingSettings, progres
         "reader": called,
         "reader_hash": loaded.hash,
         "tokens": loaded.inputs.limit,
-        "answer_tokens": loaded.longest,
+        "answer_tokens": ANSWER_TOKENS,
         "precision": "bfloat16" if loaded.half else "float32",
         "version": VERSION,
     }

@@ -23,7 +23,7 @@ from blindspot.backend.retrieval.dense_shards import Shard, complete_blocks, enc
 from blindspot.backend.retrieval.encoder import Encoder, load_encoder
 from blindspot.backend.retrieval.model_kinds import encoder_kind, encoders_of_kind
 from blindspot.backend.retrieval.openvino_model import has_openvino
-from blindspot.backend.retrieval.passage_encoder import Engine, PassageEncoder
+from blindspot.backend.retrieval.passage_encoder import Engine, PassageEncoder, typical_distance
 from blindspot.backend.retrieval.question_encoder import QuestionEncoder
 from blindspot.backend.retrieval.retriever import (
     REMOVED,
@@ -211,8 +211,9 @@ def check_sample(
     ours, theirs = encoder.encode_passages(passages), vectors.astype(np.float32)
     if encoder.similarity == "cosine":
         theirs = theirs / np.maximum(np.linalg.norm(theirs, axis=1, keepdims=True), 1e-12)
-    apart = np.linalg.norm(ours[:, None] - ours[None], axis=2)[np.triu_indices(len(ours), 1)]
-    typical = np.median(apart) if len(apart) else np.linalg.norm(ours)
+    typical = typical_distance(ours)
+    if typical is None:  # of a single passage
+        typical = float(np.linalg.norm(ours))
     error = np.nan_to_num(np.linalg.norm(ours - theirs, axis=1), nan=np.inf) / typical
     if error.max() > SAME_VECTOR:
         worst = int(error.argmax())
@@ -408,9 +409,6 @@ class DenseKind(EncoderKind):
 
     def run_name(self, options: DenseOptions) -> str:
         return f"{options.encoder}-{options.approximate}" if options.approximate else options.encoder
-
-    def made(self, manifest: Mapping[str, Any]) -> bool:
-        return manifest.get("kind") == "dense"
 
     def describe(self, manifest: Mapping[str, Any]) -> str:
         index = manifest.get("approximate")

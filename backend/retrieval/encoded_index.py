@@ -165,9 +165,6 @@ class EncodedIndexKind(EncoderKind):
     def run_name(self, options: Any) -> str:
         return options.encoder
 
-    def made(self, manifest: Mapping[str, Any]) -> bool:
-        return manifest.get("kind") == self.name
-
     def encoders_without_index(self, study: Study) -> list[str]:
         """Return the encoders of study.toml that have no index yet."""
         return [name for name in encoders_of_kind(study, self.name) if name not in study.parts("indexes")]

@@ -408,9 +408,6 @@ class MilvusKind(EncoderKind):
     def run_name(self, options: EncoderOptions) -> str:
         return f"{options.encoder}-milvus"
 
-    def made(self, manifest: Mapping[str, Any]) -> bool:
-        return manifest.get("kind") == "milvus"
-
     def describe(self, manifest: Mapping[str, Any]) -> str:
         return f"dense, {_encoder_of(manifest)}, in Milvus"
 

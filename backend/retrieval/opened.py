@@ -177,9 +177,6 @@ class OpenedKind(RetrieverKind):
     def run_name(self, options: OpenedOptions) -> str:
         return options.index or self.name
 
-    def made(self, manifest: Mapping[str, Any]) -> bool:
-        return manifest.get("kind") == self.name
-
     def is_lexical(self, manifest: Mapping[str, Any]) -> bool:
         return bool(manifest.get("lexical"))
 

@@ -158,7 +158,8 @@ class RetrieverKind(ABC):
 
     def made(self, manifest: Mapping[str, Any]) -> bool:
         """Return whether the run with this manifest was made by a retriever of this kind."""
-        return manifest.get("retriever") == self.name and manifest.get("kind") in (None, RUN, self.name)
+        kind = manifest.get("kind")
+        return kind == self.name or (kind in (None, RUN) and manifest.get("retriever") == self.name)
 
     def is_lexical(self, manifest: Mapping[str, Any]) -> bool:
         """Return whether the retriever of a run of this kind ranks by shared words."""

@@ -14,7 +14,7 @@ from fastapi import APIRouter, FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from blindspot.backend.service.batching import BatchedHits, Busy
@@ -30,28 +30,18 @@ from blindspot.backend.service.guard import (
 from blindspot.backend.service.service import Service
 from blindspot.backend.service.v1 import answers
 from blindspot.backend.service.v1.callers import Asking, CallerOf
+from blindspot.backend.service.v1.requests import LiveRequest
 from blindspot.backend.service.v1.routes import Version1, add_version_1
 from blindspot.db.connection import NotSaved
 from blindspot.db.errors import BadInput, BlindspotError, Forbidden, Missing, Refused
 
-MAX_QUESTION = 2000  # characters, as in `live`
-MAX_QUESTIONS = 64
 MAX_K = 2048
 TIME_LIMIT = 30.0  # seconds
 
-Question = Annotated[str, Field(min_length=1, max_length=MAX_QUESTION, pattern=r"\S")]
 
-
-class SearchRequest(BaseModel):
+class SearchRequest(LiveRequest):
     """Questions for one retriever."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"example": {"retriever": "bm25", "questions": ["Where was Arve Furset born?"], "k": 10}},
-    )
-
-    retriever: Annotated[str, Field(max_length=80, description="Name of a retriever, from /retrievers.")]
-    questions: Annotated[list[Question], Field(min_length=1, max_length=MAX_QUESTIONS)]
     k: Annotated[int, Field(ge=1, le=MAX_K, description="Number of passages per question.")] = 100
     corpus: Annotated[
         str | None,
