@@ -181,17 +181,19 @@ class OpenedKind(RetrieverKind):
         return bool(manifest.get("lexical"))
 
     def describe(self, manifest: Mapping[str, Any]) -> str:
-        engine = ENGINES.find(str(manifest.get("engine")))
-        title = str(manifest.get("engine")) if engine is None else engine.title
         encoder = f", {manifest['encoder']}" if manifest.get("encoder") else ""
-        return f"{title} {manifest.get('index', '')}{encoder}"
+        return f"{_engine_title(manifest)} {manifest.get('index', '')}{encoder}"
 
 
 def describe_index(manifest: Mapping[str, Any]) -> str:
     """Return a description for the Home page, such as "Lucene at /data/index"."""
-    engine = ENGINES.find(str(manifest.get("engine")))
-    title = str(manifest.get("engine")) if engine is None else engine.title
-    return f"{title} at {manifest.get('where')}"
+    return f"{_engine_title(manifest)} at {manifest.get('where')}"
+
+
+def _engine_title(manifest: Mapping[str, Any]) -> str:
+    name = str(manifest.get("engine"))
+    engine = ENGINES.find(name)
+    return name if engine is None else engine.title
 
 
 RETRIEVERS.register(OpenedKind())
