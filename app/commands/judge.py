@@ -18,13 +18,7 @@ from blindspot.app.commands.common import (
     trust_models,
 )
 from blindspot.app.commands.options import takes_settings
-from blindspot.app.judge_texts import (
-    asked_lines,
-    cost_words,
-    language_model_line,
-    plan_lines,
-    quality_lines,
-)
+from blindspot.app.judge_texts import asked_lines, cost_words, language_model_line, plan_lines, quality_lines
 from blindspot.backend.judges.settings import FeatureJudgeSettings, LLMSettings
 from blindspot.backend.text.number_words import duration, quantity
 from blindspot.db.errors import Refused
@@ -51,8 +45,7 @@ def add(
         str | None, typer.Option("--from", metavar="MODEL", help="A cross-encoder's folder or Hugging Face name.")
     ] = None,
     endpoint: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="An OpenAI-compatible endpoint, as in http://localhost:8000/v1."),
+        str | None, typer.Option(metavar="URL", help="An OpenAI-compatible endpoint, as in http://localhost:8000/v1.")
     ] = None,
     models: Annotated[
         list[str] | None,
@@ -457,8 +450,7 @@ def forecast(
 
 @judge_app.command("mine")
 def mine(
-    annotator: Annotated[str, typer.Argument(metavar="NAME", help="Name of the person.")],
-    study: StudyOption = None,
+    annotator: Annotated[str, typer.Argument(metavar="NAME", help="Name of the person.")], study: StudyOption = None
 ) -> None:
     """Say what one person's labels changed: training pairs, and the reranker with and without them."""
     from blindspot.backend.training.own_labels import own_effect

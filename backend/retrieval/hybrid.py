@@ -25,13 +25,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.bm25 import BM25, BM25Kind
 from blindspot.backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes, dense_name
-from blindspot.backend.retrieval.retriever import (
-    RETRIEVERS,
-    OpenPart,
-    kind_of_run,
-    search_in_blocks,
-    top_k,
-)
+from blindspot.backend.retrieval.retriever import RETRIEVERS, OpenPart, kind_of_run, search_in_blocks, top_k
 from blindspot.db.errors import Refused
 from blindspot.db.records import Hits, Question
 

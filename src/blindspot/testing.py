@@ -339,8 +339,7 @@ def check_policy(policy: DenoisingPolicy) -> None:
             policy.decide(evidence, thresholds, ceiling) == decision, f"it must decide {evidence} the same way twice"
         )
         rules.require(
-            role != "positive" or policy.proposes,
-            "a policy that makes positives must name their source in `proposes`",
+            role != "positive" or policy.proposes, "a policy that makes positives must name their source in `proposes`"
         )
 
 
