@@ -29,8 +29,8 @@ from blindspot.backend.retrieval.retriever import (
     REMOVED,
     REMOVED_INDEXES,
     RETRIEVERS,
+    NamedKind,
     OpenPart,
-    RetrieverKind,
     refuse_other_index,
 )
 from blindspot.backend.retrieval.search import ExactSearch
@@ -354,9 +354,10 @@ def dense_indexes(study: Study) -> list[str]:
     return [name for name, manifest in study.parts("indexes").items() if manifest.get("kind") == KIND]
 
 
-class EncoderKind(RetrieverKind):
+class EncoderKind(NamedKind):
     """Base class of kinds whose retrievers are named after an encoder: "KIND:ENCODER"."""
 
+    option = "encoder"
     options: ClassVar[type] = EncoderOptions
     uses_torch = True
     extras: ClassVar[tuple[str, ...]] = ("dense",)
@@ -364,20 +365,11 @@ class EncoderKind(RetrieverKind):
     def owns(self, name: str) -> bool:
         return name.startswith(f"{self.name}:")
 
-    def encoder(self, name: str) -> str:
-        return name.removeprefix(f"{self.name}:")
-
-    def options_of(self, name: str) -> dict[str, Any]:
-        return {"encoder": self.encoder(name)}
-
-    def name_of(self, options: Any) -> str:
-        return f"{self.name}:{options.encoder}"
-
     def parts(self, name: str) -> tuple[str, ...]:
-        return (self.encoder(name),)
+        return (self.named(name),)
 
     def settings_of(self, settings: Settings, name: str) -> tuple:
-        return (settings.encoders.get(self.encoder(name)),)
+        return (settings.encoders.get(self.named(name)),)
 
 
 class DenseKind(EncoderKind):

@@ -160,7 +160,7 @@ class EncodedIndexKind(EncoderKind):
         return [f"{self.name}:{name}" for name, manifest in made if manifest.get("kind") == f"{self.name} index"]
 
     def label(self, name: str) -> str:
-        return f"{self.title} ({self.encoder(name)})"
+        return f"{self.title} ({self.named(name)})"
 
     def run_name(self, options: Any) -> str:
         return options.encoder

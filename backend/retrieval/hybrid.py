@@ -217,10 +217,10 @@ class HybridKind(EncoderKind):
         return Hybrid(study, options.encoder, options.method, options.weight, options.missing, device, sparse, dense)
 
     def label(self, name: str) -> str:
-        return f"hybrid of BM25 and {self.encoder(name)}"
+        return f"hybrid of BM25 and {self.named(name)}"
 
     def parts(self, name: str) -> tuple[str, ...]:
-        return (BM25.name, self.encoder(name))
+        return (BM25.name, self.named(name))
 
     def settings_of(self, settings: Settings, name: str) -> tuple:
         return (settings.bm25, *super().settings_of(settings, name), settings.hybrid)

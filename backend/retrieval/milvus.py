@@ -28,7 +28,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes, dense_name
 from blindspot.backend.retrieval.faiss_options import MilvusSettings
-from blindspot.backend.retrieval.retriever import RETRIEVERS, OpenPart, top_k
+from blindspot.backend.retrieval.retriever import RETRIEVERS, OpenPart, search_in_blocks, top_k
 from blindspot.db.errors import BlindspotError, Missing, Refused
 from blindspot.db.records import Hits
 
@@ -157,18 +157,19 @@ class Milvus:
         if k > largest:
             raise Refused(f"k is {k:,}, but a Milvus index {self.record['index']} returns at most {largest:,} hits")
         n_candidates = min(k + MARGIN, largest, self.record["passages"])
-        ordinals = np.full((len(vectors), n_candidates), -1, np.int32)
-        for start in range(0, len(vectors), QUESTIONS_PER_CALL):
-            block = np.ascontiguousarray(vectors[start : start + QUESTIONS_PER_CALL], np.float32)
-            for row, hits in enumerate(self._search_rows(block, n_candidates)):
-                ordinals[start + row, : len(hits)] = hits
-            if progress is not None:
-                progress(min(start + QUESTIONS_PER_CALL, len(vectors)), len(vectors), "searching with Milvus")
-        if ordinals.max(initial=-1) >= self.record["passages"]:
-            raise Refused(
-                f"the Milvus collection {self.record['collection']} contains passages that are not in this study"
-            )
-        return top_k(ordinals, self.dense.score_vectors(vectors, ordinals), k)
+
+        def search_block(block: slice) -> Hits:
+            asked = np.ascontiguousarray(vectors[block], np.float32)
+            ordinals = np.full((len(asked), n_candidates), -1, np.int32)
+            for row, hits in enumerate(self._search_rows(asked, n_candidates)):
+                ordinals[row, : len(hits)] = hits
+            if ordinals.max(initial=-1) >= self.record["passages"]:
+                raise Refused(
+                    f"the Milvus collection {self.record['collection']} contains passages that are not in this study"
+                )
+            return top_k(ordinals, self.dense.score_vectors(asked, ordinals), k)
+
+        return search_in_blocks(vectors, k, QUESTIONS_PER_CALL, search_block, (progress, "searching with Milvus"))
 
     def _search_rows(self, vectors: np.ndarray, count: int) -> list[list[int]]:
         with one_line(self.record["uri"]):
@@ -400,7 +401,7 @@ class MilvusKind(EncoderKind):
         return Milvus(study, options.encoder, device, None if part is None else part(dense_name(options.encoder)))
 
     def files(self, study: Study, name: str) -> list[Path]:
-        return [*super().files(study, name), study.path("indexes", self.encoder(name), FILE)]
+        return [*super().files(study, name), study.path("indexes", self.named(name), FILE)]
 
     def asks_servers(self, study: Study, name: str) -> bool:
         return True

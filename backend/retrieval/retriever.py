@@ -184,6 +184,22 @@ class RetrieverKind(ABC):
         return []
 
 
+class NamedKind(RetrieverKind):
+    """Base class of kinds whose retrievers are named after what their `option` names: "KIND:ENCODER", "run:RUN"."""
+
+    option: ClassVar[str]
+
+    def named(self, name: str) -> str:
+        """Return what the retriever `name` is named after."""
+        return name.removeprefix(f"{self.name}:")
+
+    def options_of(self, name: str) -> dict[str, Any]:
+        return {self.option: self.named(name)}
+
+    def name_of(self, options: Any) -> str:
+        return f"{self.name}:{getattr(options, self.option)}"
+
+
 RESERVED = ("kind", "retriever", "k", "split", "name", "rule", "replace", "device", "study", "progress")
 """Names of the options that `blindspot retrieve` itself has."""
 
@@ -294,18 +310,19 @@ def search_in_blocks(
 
     Args:
         search: returns the hits of questions[block], k wide.
-        report: the progress to report to before each block, and the words for it.
+        report: the progress to report to before the first and after each block, and the words for it.
     """
     progress, doing = report
-    ordinals = np.full((len(questions), k), -1, np.int32)
-    scores = np.full((len(questions), k), -np.inf, np.float32)
+    hits = Hits(np.full((len(questions), k), -1, np.int32), np.full((len(questions), k), -np.inf, np.float32))
+    if progress is not None and len(questions):
+        progress(0, len(questions), doing)
     for start in range(0, len(questions), size):
+        block = slice(start, min(start + size, len(questions)))
+        found = search(block)
+        hits.ordinals[block], hits.scores[block] = found.ordinals, found.scores
         if progress is not None:
-            progress(start, len(questions), doing)
-        block = slice(start, start + size)
-        hits = search(block)
-        ordinals[block], scores[block] = hits.ordinals, hits.scores
-    return Hits(ordinals, scores)
+            progress(block.stop, len(questions), doing)
+    return hits
 
 
 def top_k(ordinals: np.ndarray, scores: np.ndarray, k: int) -> Hits:
