@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -272,20 +271,10 @@ def encoder_add(
             settings[key] = str(Path(settings[key]).absolute())
     if trust:
         trust_models(opened, model, question_model, passage_model)
-    added = add_loaded_encoder(opened, encoder, settings, _ask_for_prompt if _can_ask() else None)
+    added = add_loaded_encoder(opened, encoder, settings)
     for line in added.notes:
         print(line)
     print(f"{encoder}: {added.description}. Next: blindspot {INDEX_COMMANDS[added.kind]} --encoder {encoder}")
-
-
-def _can_ask() -> bool:
-    """Return whether a person is at the terminal to answer."""
-    return sys.stdin.isatty()
-
-
-def _ask_for_prompt(prompt_kind: str, proposed: str) -> str:
-    line = f"The model stores no prompts. Text before each {prompt_kind} (Enter for {proposed!r})"
-    return str(typer.prompt(line, default=proposed, show_default=False))
 
 
 @encoder_app.command("list")
