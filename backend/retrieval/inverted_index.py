@@ -77,11 +77,8 @@ class InvertedIndex:
         self.passages = TermRows(
             load_array("passages.offsets"), load_array("passages.terms"), load_array("passages.weights")
         )
-        self._offsets, self._rows, self._weights = (
-            load_array("terms.offsets"),
-            load_array("postings.rows"),
-            load_array("postings.weights"),
-        )
+        names = ("terms.offsets", "postings.rows", "postings.weights")
+        self._offsets, self._rows, self._weights = map(load_array, names)
 
     def search(self, questions: TermRows, k: int) -> Hits:
         """Return the k best passages of each question, ties ordered by row, padded with -1."""

@@ -45,9 +45,8 @@ LARGEST_K_ON_GPU = 1024
 SECONDS, SECONDS_TO_WRITE, SECONDS_BETWEEN_LOOKS = 30.0, 300.0, 1.0
 UNCONNECTED = "Fail connecting to server"  # what the client says of a dead server, and of a wrong key
 HALVES_SINCE = (2, 4)  # the first version with FLOAT16_VECTOR; one before it accepts such a collection and then ends
-NEVER = (
-    2**31 - 1
-)  # ms between pings: the server of a file hangs up on a client that pings it every 10 s, pymilvus' default
+# ms between pings: the server of a file hangs up on a client that pings it every 10 s, pymilvus' default
+NEVER = 2**31 - 1
 
 
 @job("index milvus", extras=("milvus",))
@@ -132,10 +131,8 @@ class Milvus:
             )
         self.record = read_json(path)
         ours = self.dense.manifest
-        if any(
-            self.record[key] != ours[expected]
-            for key, expected in (("vectors", "made"), ("corpus", "corpus"), ("model_hash", "model_hash"))
-        ):
+        made_from = {"vectors": ours["made"], "corpus": ours["corpus"], "model_hash": ours["model_hash"]}
+        if any(self.record[key] != value for key, value in made_from.items()):
             raise Refused(
                 f"the Milvus collection of {encoder!r} was filled with other vectors; run 'blindspot index milvus "
                 f"--encoder {encoder} --uri {self.record['uri']} --replace'"
@@ -240,12 +237,10 @@ def _prepare_collection(
     from pymilvus import DataType
 
     if client.has_collection(name):
-        if (
-            not replace
-            and client.describe_collection(name).get("properties", {}).get("blindspot.vectors") == source_hash
-        ):
-            return False
         if not replace:
+            properties = client.describe_collection(name).get("properties", {})
+            if properties.get("blindspot.vectors") == source_hash:
+                return False
             raise Refused(
                 f"Milvus already has a collection {name} with other data; choose another name with --collection, or "
                 "drop it with --replace"
@@ -352,9 +347,8 @@ def connect(study: Study, uri: str) -> Any:
         uri = with_port(uri)
         what = "searching with Milvus would send vectors of questions or passages"
         key = require_consent(study, uri, what).key
-    logging.getLogger("pymilvus").setLevel(
-        logging.CRITICAL
-    )  # pymilvus logs each error that it raises, with its traceback
+    # pymilvus logs each error that it raises, with its traceback
+    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
     quiet = {"grpc_options": {"grpc.keepalive_time_ms": NEVER}} if _is_embedded(uri) else {}
     return MilvusClient(uri, token=key, timeout=SECONDS, **quiet)
 

@@ -33,12 +33,8 @@ Engine = Literal["torch", "openvino"]
 TOKENS_CPU, TOKENS_GPU = 4096, 65_536  # tokens in a batch, including padding
 MIN_COSINE = 0.9999  # minimum cosine of a 16-bit vector with its float32 vector
 OFF = 0.02  # maximum distance of the two vectors, relative to the typical distance of two texts
-SAMPLE_TEXTS = (
-    "",
-    "a",
-    "Zürich, 北京 (1912) [SEP] e\u0301",
-    "a word " * 5000,
-)  # both ways to tokenise must agree on them
+# both ways to tokenise must agree on these texts
+SAMPLE_TEXTS = ("", "a", "Zürich, 北京 (1912) [SEP] e\u0301", "a word " * 5000)
 TENSORS = {"input_ids", "attention_mask", "token_type_ids"}
 
 

@@ -278,22 +278,16 @@ class GPUShard:
         if self._rows is None:
             scores = exact_scores(self._vectors, questions, ordinals.int().cpu().numpy(), self._similarity)
             return torch.from_numpy(scores).to(self.device)
-        questions_on_device, exact = (
-            torch.from_numpy(questions).to(self.device),
-            torch.empty(ordinals.shape, device=self.device),
-        )
+        asked = torch.from_numpy(questions).to(self.device)
+        exact = torch.empty(ordinals.shape, device=self.device)
         per_block = max(1, FACTORS_PER_BLOCK // (ordinals.shape[1] * questions.shape[1]))
         for first in range(0, len(questions), per_block):
             part = slice(first, first + per_block)
-            passages, queries = (
-                self._rows[ordinals[part] - self._start].double(),
-                questions_on_device[part].double()[:, None, :],
-            )
-            exact[part] = (
-                passages.mul_(queries).sum(2)
-                if self._similarity == "dot"
-                else passages.sub_(queries).square_().sum(2).neg_()
-            )
+            passages, queries = self._rows[ordinals[part] - self._start].double(), asked[part].double()[:, None, :]
+            if self._similarity == "dot":
+                exact[part] = passages.mul_(queries).sum(2)
+            else:
+                exact[part] = passages.sub_(queries).square_().sum(2).neg_()
         return exact
 
 

@@ -137,11 +137,8 @@ class Postings:
 
         documents, self._pairs = load_array("postings.documents").view(np.uint32), load_array("postings.pairs")
         self._postings = documents, self._pairs, np.asarray(rows)
-        self._offsets, self._places, self._texts = (
-            load_array("terms.offsets"),
-            load_array("terms.places"),
-            load_array("terms.texts"),
-        )
+        names = ("terms.offsets", "terms.places", "terms.texts")
+        self._offsets, self._places, self._texts = map(load_array, names)
         self._collection = CollectionStatistics(*load_array("collection").tolist())
         self._saturation = self._saturations(load_array("pairs"), np.float32(k1), np.float32(b))
         self._descending = np.argsort(-self._saturation, kind="stable")
