@@ -1,5 +1,5 @@
-"""The options of FAISS indexes and of Milvus collections. This module is separate from `approximate` so that the command line loads without
-NumPy.
+"""The options of FAISS indexes and of Milvus collections. This module is separate from `approximate` so that the
+command line loads without NumPy.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ class Batcher:
                     self._changed.wait()
                     continue
                 remaining = queue[0].arrived + self._window - time.monotonic()
-                if remaining > 0 and _count_questions(queue) < BATCH_SIZE:
+                if remaining > 0 and sum(len(request.questions) for request in queue) < BATCH_SIZE:
                     self._changed.wait(remaining)
                 elif batch := self._take_batch(queue):
                     return batch
@@ -167,7 +167,3 @@ class Batcher:
                     Hits(batched.hits.ordinals[rows], batched.hits.scores[rows]), batched.indexes, batched.settings
                 )
             )
-
-
-def _count_questions(queue: deque[_Request]) -> int:
-    return sum(len(request.questions) for request in queue)
