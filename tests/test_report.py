@@ -292,7 +292,7 @@ def test_by_saved_slices(with_run):
     save(with_run, "births", "relation:P19")
     save(with_run, "found late", "first(bm25)>1 and first(bm25)<=3")
     made = report(with_run, by="slice", ks=(3,)).runs[0]
-    assert [(group.key, group.n, group.success[3].value) for group in made.groups] == [
+    assert [(group.key, group.n, group.at[3].value) for group in made.groups] == [
         ("births", 2, 1.0),
         ("found late", 2, 1.0),
     ]
