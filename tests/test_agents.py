@@ -18,7 +18,7 @@ from fastapi.testclient import TestClient
 from mcp import Client, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from blindspot.backend.evaluation.comparison_report import compare_runs
+from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_with
 from blindspot.backend.retrieval import bm25
 from blindspot.backend.service.agents import INSTRUCTIONS, make_agents_server
 from blindspot.backend.service.agents_over_http import PATH, agents_app
@@ -95,7 +95,7 @@ def test_a_server_without_options_only_reads(study):
 def test_figures_are_those_of_the_command_line(study):
     server = make_agents_server(study)
     found = answer(server, "compare", a="alpha", b="beta", by="relation")
-    ours = compare_runs(study, "alpha", "beta", grouping="relation").as_dict()
+    ours = compare_with(study, "alpha", "beta", ComparisonOptions(by="relation")).as_dict()
     assert (found["conclusion"], found["at"]) == (ours["conclusion"], ours["at"])
     assert {each["untrusted"]["group"]: each["n"] for each in found["groups"]} == {"P19": 3, "P50": 4}
     assert [each["run"] for each in answer(server, "list_runs")["runs"]] == ["alpha", "beta", "short"]

@@ -28,7 +28,6 @@ from blindspot.backend.evaluation.report import NO_RELATIONS
 from blindspot.backend.evaluation.saved_slices import saved_slices
 from blindspot.backend.evaluation.settings import By, ComparisonOptions, Kind
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
-from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.db.errors import BadInput, Missing
 
 COLUMNS = (
@@ -192,24 +191,6 @@ def _row(name: str, paired_figures: PairedFigures) -> list[object]:
         *counts,
         paired_figures.oracle,
     ]
-
-
-def compare_runs(
-    study: Study,
-    run_a: str,
-    run_b: str,
-    k: int | None = None,
-    grouping: By | None = None,
-    relevance: Kind = "answers",
-    rule: str = DEFAULT_RULE,
-    slice: str = "",
-) -> ComparisonReport:
-    """Compare two runs of a study by Success@k. For the arguments see `ComparisonOptions`, for the errors
-    `compare_with`.
-    """
-    return compare_with(
-        study, run_a, run_b, ComparisonOptions(k=k, by=grouping, relevance=relevance, rule=rule, slice=slice)
-    )
 
 
 def compare_with(study: Study, run_a: str, run_b: str, options: ComparisonOptions) -> ComparisonReport:
