@@ -40,7 +40,6 @@ PACKAGES = (
     "pyserini",
     "streamlit",
     "sqlite-utils",
-    "umap-learn",
     "openTSNE",
     "scikit-learn",
 )
