@@ -408,7 +408,7 @@ def test_the_command_line_makes_lists_and_shows_maps(study, whole, monkeypatch):
         "3",
     )
     assert "Map typed: 40 questions and 60 passages (40 gold, 20 random), seed 3" in made and "Procrustes" in made
-    assert "whole: tiny, tsne, seed 0, 40 questions, 60 passages" in told("list")
+    assert "whole: tiny, seed 0, 40 questions, 60 passages" in told("list")
     shown = told("show", "typed")
     quality = Map.open(study, "typed").manifest["encoders"][1]["quality"]
     assert (
