@@ -1,18 +1,22 @@
 """Maps: projections of vectors to a plane, measures of a map's quality, and a common plane for two encoders.
 
 A map keeps neighbouring points close together, as far as two dimensions allow. Distances between far groups, the sizes
-of groups and the empty space between them mean nothing (van der Maaten and Hinton 2008, t-SNE; Wattenberg et al. 2016).
+of groups and the empty space between them mean nothing (McInnes et al. 2018, UMAP; van der Maaten and Hinton 2008,
+t-SNE; Wattenberg et al. 2016).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from blindspot.analysis.accuracy import Estimate, mean
 from blindspot.analysis.neighbours import unit_vectors
 
+Method = Literal["umap", "tsne"]
+METHODS: tuple[str, ...] = ("umap", "tsne")
 DETERMINISM = "Computed with one thread and a fixed seed. The same input, versions and kind of processor give the same picture; another seed gives another picture of the same neighbourhoods."
 _BLOCK = 256
 
@@ -64,32 +68,53 @@ def principal_components(vectors: np.ndarray, count: int = 50) -> Components:
 
 
 def project(
-    points: np.ndarray, *, perplexity: float = 30.0, seed: int = 0, initial_positions: np.ndarray | None = None
+    points: np.ndarray,
+    method: Method = "umap",
+    *,
+    neighbours: int = 15,
+    min_dist: float = 0.1,
+    perplexity: float = 30.0,
+    seed: int = 0,
+    initial_positions: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Project points to a plane with t-SNE, by Euclidean distance. (n, c) float -> (n, 2) float32.
+    """Project points to a plane, by Euclidean distance. (n, c) float -> (n, 2) float32.
 
     Args:
         points: for example principal components; at least 10 rows.
-        perplexity: lowered to the maximum for n.
-        initial_positions: (n, 2) initial positions, such as another map of the same points (default: the first two
-            principal components).
+        neighbours, min_dist: for umap.
+        perplexity: for tsne; lowered to the maximum for n.
+        initial_positions: (n, 2) initial positions, such as another map of the same points (default: spectral for umap, the first
+            two principal components for tsne).
 
-    Raises: ValueError for too few points.
+    Raises: ValueError for too few points or an unknown method.
     """
+    points = np.ascontiguousarray(points, dtype=np.float32)
+    if len(points) < 10:
+        raise ValueError(f"a map needs at least 10 points, not {len(points)}")
+    if method == "umap":
+        return _umap(points, min(neighbours, len(points) - 1), min_dist, seed, initial_positions)
+    if method == "tsne":
+        return _tsne(points, min(perplexity, (len(points) - 1) / 3), seed, initial_positions)
+    raise ValueError(f"method must be one of {', '.join(METHODS)}, not {method!r}")
+
+
+def _umap(
+    points: np.ndarray, neighbours: int, min_dist: float, seed: int, initial_positions: np.ndarray | None
+) -> np.ndarray:
+    from umap import UMAP
+
+    first = "spectral" if initial_positions is None else np.asarray(initial_positions, dtype=np.float32)
+    model = UMAP(n_neighbors=neighbours, min_dist=min_dist, init=first, random_state=seed, n_jobs=1)
+    return np.asarray(model.fit_transform(points), dtype=np.float32)
+
+
+def _tsne(points: np.ndarray, perplexity: float, seed: int, initial_positions: np.ndarray | None) -> np.ndarray:
     from openTSNE import TSNE
     from openTSNE.initialization import rescale
 
-    if len(points) < 10:
-        raise ValueError(f"a map needs at least 10 points, not {len(points)}")
     first = "pca" if initial_positions is None else rescale(np.array(initial_positions, dtype=np.float64))
-    model = TSNE(
-        perplexity=min(perplexity, (len(points) - 1) / 3),
-        initialization=first,
-        random_state=seed,
-        n_jobs=1,
-        metric="euclidean",
-    )
-    return np.asarray(model.fit(np.ascontiguousarray(points, dtype=np.float64)), dtype=np.float32)
+    model = TSNE(perplexity=perplexity, initialization=first, random_state=seed, n_jobs=1, metric="euclidean")
+    return np.asarray(model.fit(points.astype(np.float64)), dtype=np.float32)
 
 
 def rotation_onto(vectors: np.ndarray, target: np.ndarray) -> np.ndarray:

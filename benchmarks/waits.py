@@ -38,7 +38,7 @@ PAGES = {
     "the finder, first view": "Slices, the finder, a second later",
 }
 """Rows of `benchmarks.app`, which generates its study of 22,075 questions."""
-MAP = ("map", "new", "waits", "--run", "bm25-dev", "--most", "3000", "--random", "500")
+MAP = ("map", "new", "waits", "--run", "bm25-dev", "--most", "3000", "--random", "500", "--method", "tsne")
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ WHOLE = {
     "questions": "dev",
     "passages": ("gold", "random"),
     "random": 61,
+    "method": "tsne",
     "perplexity": 8,
     "cluster_count": 4,
     "components": 10,

@@ -193,7 +193,7 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     submit(retrieve, "bm25", k=10, split="dev", name="dev")
     submit(retrieve, "dense", encoder="tiny", k=10, split="dev", name="dense", device="cpu")
     assert submit(explain_misses, "dense", k=1, limit=2, device="cpu")["explained"] == 2
-    submit(make, name="map", encoder="tiny", run="dev", passages=["gold", "random"], perplexity=5, cluster_count=2)
+    submit(make, name="map", encoder="tiny", run="dev", passages=["gold", "random"], neighbours=5, cluster_count=2)
     assert submit(make_batch, "batch", ["mined"], size=5, by="ann")["name"] == "batch"
     assert submit(build, "clean", ["mined"]) == {"name": "clean"}
     submit(train_dual_encoder, "model", "clean", QUICK, start="tiny", device="cpu")

@@ -23,6 +23,7 @@ HEAVY = (
     "sentence_transformers",
     "faiss",
     "jnius",
+    "umap",
     "openTSNE",
     "pandas",
     "plotly",
@@ -197,7 +198,7 @@ def test_every_third_party_import_is_required():
     """Every imported package is pinned, so that none is installed only as another's dependency."""
     names = {
         "sentence_transformers": "sentence-transformers", "faiss": "faiss-cpu", "huggingface_hub": "huggingface-hub", "jnius": "pyjnius",
-        "jnius_config": "pyjnius", "sqlite_utils": "sqlite-utils", "sklearn": "scikit-learn",
+        "jnius_config": "pyjnius", "sqlite_utils": "sqlite-utils", "sklearn": "scikit-learn", "umap": "umap-learn",
         "prometheus_client": "prometheus-client", "markdown_it": "markdown-it-py", "ir_datasets": "ir-datasets",
         "qdrant_client": "qdrant-client",
     }  # fmt: skip

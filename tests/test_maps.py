@@ -30,6 +30,7 @@ WHOLE = {
     "questions": "dev",
     "passages": ("gold", "random"),
     "random": 60,
+    "method": "tsne",
     "perplexity": 8,
     "cluster_count": 4,
     "components": 10,
@@ -168,11 +169,12 @@ def test_passages_come_from_gold_then_the_run_by_rank_then_at_random(study):
     [
         ({"passages": ("top",)}, "'top' needs a run"),
         ({"passages": ()}, "choose at least one source"),
+        ({"method": "pca"}, "umap, tsne"),
         ({"second": "tiny"}, "differ from the first"),
         ({"clusters": "optics"}, "kmeans, hdbscan, none"),
         ({"most": 5}, "30 to"),
         ({"name": "../x"}, "map name"),
-        ({"perplexity": 1}, "at least 2"),
+        ({"neighbours": 1}, "at least 2"),
     ],
 )
 def test_a_request_that_makes_no_sense_is_refused_in_one_line(change, said):
@@ -398,6 +400,8 @@ def test_the_command_line_makes_lists_and_shows_maps(study, whole, monkeypatch):
         "gold",
         "--passages",
         "random",
+        "--method",
+        "tsne",
         "--perplexity",
         "8",
         "--components",
@@ -407,8 +411,8 @@ def test_the_command_line_makes_lists_and_shows_maps(study, whole, monkeypatch):
         "--seed",
         "3",
     )
-    assert "Map typed: 40 questions and 60 passages (40 gold, 20 random), seed 3" in made and "Procrustes" in made
-    assert "whole: tiny, seed 0, 40 questions, 60 passages" in told("list")
+    assert "Map typed: 40 questions and 60 passages (40 gold, 20 random), tsne, seed 3" in made and "Procrustes" in made
+    assert "whole: tiny, tsne, seed 0, 40 questions, 60 passages" in told("list")
     shown = told("show", "typed")
     quality = Map.open(study, "typed").manifest["encoders"][1]["quality"]
     assert (

@@ -122,17 +122,30 @@ def test_different_widths_cannot_be_aligned():
 def test_tsne_is_the_same_twice_and_keeps_groups_together():
     vectors, member = blobs()
     points = principal_components(vectors, 5).values
-    first, second = (project(points, perplexity=10, seed=5) for _ in range(2))
+    first, second = (project(points, "tsne", perplexity=10, seed=5) for _ in range(2))
     assert np.array_equal(first, second)
     near = nearest_rows(first, first, 3, "l2", excluded_rows=np.arange(len(first))).rows
     assert (member[near] == member[:, None]).mean() > 0.95
-    started = project(points, perplexity=10, seed=5, initial_positions=first)
+    started = project(points, "tsne", perplexity=10, seed=5, initial_positions=first)
     assert started.shape == (120, 2) and np.isfinite(started).all()
 
 
-def test_a_map_of_too_few_points_is_refused():
+@pytest.mark.slow
+def test_umap_is_the_same_twice_and_keeps_groups_together():
+    vectors, member = blobs()
+    points = principal_components(vectors, 5).values
+    first, second = (project(points, "umap", neighbours=10, seed=5) for _ in range(2))
+    assert np.array_equal(first, second)
+    near = nearest_rows(first, first, 3, "l2", excluded_rows=np.arange(len(first))).rows
+    assert (member[near] == member[:, None]).mean() > 0.95
+    assert project(points, "umap", seed=5, initial_positions=first).shape == (120, 2)
+
+
+def test_a_map_of_too_few_points_or_by_an_unknown_method_is_refused():
     with pytest.raises(ValueError, match="10 points"):
         project(np.zeros((9, 3)))
+    with pytest.raises(ValueError, match="umap, tsne"):
+        project(np.zeros((19, 3)), "pacmap")
 
 
 @pytest.mark.parametrize("similarity, metric", [("cosine", "cosine"), ("l2", "euclidean")])

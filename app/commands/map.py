@@ -65,7 +65,7 @@ def map_list(as_json: AsJson = False, study: StudyOption = None) -> None:
     for name, manifest in result.items():
         encoders = " and ".join(encoder["name"] for encoder in manifest["encoders"])
         print(
-            f"{name}: {encoders}, seed {manifest['seed']}, "
+            f"{name}: {encoders}, {manifest['request']['method']}, seed {manifest['seed']}, "
             f"{quantity(manifest['question_points'], 'question')}, {quantity(manifest['passages'], 'passage')}, made "
             f"{manifest['made']}"
         )
@@ -112,7 +112,7 @@ def _print_map(map: Map) -> None:
     sources = ", ".join(f"{count:,} {source}" for source, count in manifest["sources"].items())
     print(
         f"Map {map.name}: {quantity(map.shown_questions, 'question')} and {quantity(len(map.ordinals), 'passage')} ({sources}), "
-        f"seed {manifest['seed']}, {manifest['seconds']:.0f} s."
+        f"{manifest['request']['method']}, seed {manifest['seed']}, {manifest['seconds']:.0f} s."
     )
     for encoder in manifest["encoders"]:
         quality = encoder["quality"]

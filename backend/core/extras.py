@@ -46,7 +46,7 @@ EXTRAS = {
     "hub": Extra("the Hugging Face Hub needs", ("huggingface_hub",)),
     "ir": Extra("a dataset of ir_datasets needs", ("ir_datasets",)),
     "lora": Extra("LoRA needs", ("peft",)),
-    "maps": Extra("maps need", ("openTSNE",), ("judges",)),
+    "maps": Extra("maps need", ("umap", "openTSNE"), ("judges",)),
     "mcp": Extra("the server for agents needs", ("mcp",)),
     "lancedb": Extra("LanceDB needs", ("lancedb",)),
     "chroma": Extra("Chroma needs", ("chromadb",)),

@@ -40,6 +40,7 @@ PACKAGES = (
     "pyserini",
     "streamlit",
     "sqlite-utils",
+    "umap-learn",
     "openTSNE",
     "scikit-learn",
 )

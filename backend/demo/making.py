@@ -288,6 +288,7 @@ def _make_map(study: Study, encoder: str, report: Progress | None) -> object:
         passages=["gold", "top"],
         top=5,
         most=800,
+        method="tsne",
         progress=report,
     )
 

@@ -161,20 +161,27 @@ def _project_points(encoders: list[_Vectors], request: MapRequest, report: Progr
     def drawn(components: Components, activity: str, start: np.ndarray | None = None) -> np.ndarray:
         return run_watched(
             lambda: project(
-                components.values, perplexity=request.perplexity, seed=request.seed, initial_positions=start
+                components.values,
+                request.method,
+                neighbours=request.neighbours,
+                min_dist=request.min_dist,
+                perplexity=request.perplexity,
+                seed=request.seed,
+                initial_positions=start,
             ),
             report,
             activity,
         )
 
     report(0, None, "principal components")
+    name = {"umap": "UMAP", "tsne": "t-SNE"}[request.method]
     first = principal_components(encoders[0].points, request.components)
     if len(encoders) == 1:
-        return [drawn(first, "drawing the map (t-SNE)")], {"together": SINGLE, "explained": [first.explained]}
+        return [drawn(first, f"drawing the map ({name})")], {"together": SINGLE, "explained": [first.explained]}
     widths = [encoder.points.shape[1] for encoder in encoders]
     if widths[0] == widths[1]:
         both, residual = joint_projection(encoders[0].points, encoders[1].points, request.components)
-        plane = drawn(both, "drawing both encoders' points on one map (t-SNE)")
+        plane = drawn(both, f"drawing both encoders' points on one map ({name})")
         half = len(encoders[0].points)
         return [plane[:half], plane[half:]], {
             "together": ALIGNED,
@@ -182,8 +189,8 @@ def _project_points(encoders: list[_Vectors], request: MapRequest, report: Progr
             "left_after_turning": residual,
         }
     second = principal_components(encoders[1].points, request.components)
-    plane = drawn(first, "drawing the first map (t-SNE)")
-    other = drawn(second, "drawing the second map (t-SNE)", start=plane)
+    plane = drawn(first, f"drawing the first map ({name})")
+    other = drawn(second, f"drawing the second map ({name})", start=plane)
     return [plane, other], {"together": MATCHED, "explained": [first.explained, second.explained]}
 
 

@@ -39,8 +39,18 @@ class MapRequest:
         default=10_000, title="Maximum passages", description="Maximum number of passages", ge=FEWEST, le=MOST
     )
     draw_questions: bool = Field(default=True, title="Show questions", description="Show the questions as points too")
+    method: Literal["umap", "tsne"] = Field(default="umap", title="Method", description="Projection method")
     seed: int = Field(
         default=0, title="Seed", description="Seed of the projection, the random passages and the clusters", ge=0
+    )
+    neighbours: int = Field(
+        default=15,
+        title="Neighbours",
+        description="Number of neighbours in UMAP: low for local detail, high for global structure",
+        ge=2,
+    )
+    min_dist: float = Field(
+        default=0.1, title="Minimum distance", description="Minimum distance of points in UMAP", ge=0
     )
     perplexity: float = Field(default=30.0, title="Perplexity", description="Perplexity of t-SNE", ge=2)
     components: int = Field(

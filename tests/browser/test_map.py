@@ -25,6 +25,7 @@ WHOLE = {
     "run": "tiny-dev",
     "passages": ("gold", "random"),
     "random": 61,
+    "method": "tsne",
     "perplexity": 8,
     "cluster_count": 4,
     "components": 10,

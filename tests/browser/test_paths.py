@@ -29,7 +29,7 @@ FOUND = {
     "vectors.parquet": lambda number: number >= RARE,
 }
 """The questions for which a run ranks the gold passage first, by its file; the first ask about rare people."""
-MAP = {"passages": ("gold", "random"), "perplexity": 8, "cluster_count": 4, "components": 10}
+MAP = {"passages": ("gold", "random"), "method": "tsne", "perplexity": 8, "cluster_count": 4, "components": 10}
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ SOURCES = {
     "top": "top-ranked passages of a run",
     "random": "random passages",
 }
+METHODS = {"umap": "UMAP", "tsne": "t-SNE"}
 CLUSTERS = {"kmeans": "k-means: every passage in a cluster", "hdbscan": "HDBSCAN: dense groups only", "none": "none"}
 
 
@@ -94,7 +95,7 @@ def _summary(map: MapRequest) -> str:
 
 
 def _minutes(passages: int) -> str:
-    """Return about how long drawing takes: a minute or two for 10,000 points, and in proportion more."""
+    """Return about how long UMAP takes: a minute or two for 10,000 points, and in proportion more."""
     return "a minute or two" if passages <= 10_000 else f"{passages // 10_000} to {-(-2 * passages // 10_000)} minutes"
 
 
@@ -142,7 +143,7 @@ def _which_points(
         third,
         "most",
         step=1000,
-        help="Maximum number of passages on the map. Up to 20,000 points can be selected; if there are more, the map also shows their density. Drawing takes a minute or two for 10,000 points.",
+        help="Maximum number of passages on the map. Up to 20,000 points can be selected; if there are more, the map also shows their density. UMAP takes a minute or two for 10,000 points.",
     )
     name = fourth.text_input("Name", _free_name(encoder, after, taken_names), key=f"make-name-{encoder}-{after}")
     return {
@@ -160,17 +161,25 @@ def _which_points(
 
 def _how_drawn(study: Study) -> dict[str, Any]:
     first, second, third, fourth = st.columns(4)
-    about = "Random seed. A pattern that differs between two seeds is not a finding."
     map_options: dict[str, Any] = {
-        "perplexity": _field(first, "perplexity", maximum=500.0),
-        "seed": _field(second, "seed", study.settings.seed, maximum=10**6, help=about),
-        "clusters": third.selectbox("Clusters", list(CLUSTERS), key="make-clusters", format_func=CLUSTERS.__getitem__),
+        "method": first.selectbox("Method", list(METHODS), key="make-method", format_func=METHODS.__getitem__)
     }
+    if map_options["method"] == "umap":
+        map_options["neighbours"] = _field(second, "neighbours", maximum=200)
+        map_options["min_dist"] = _field(third, "min_dist", maximum=1.0)
+    else:
+        map_options["perplexity"] = _field(second, "perplexity", maximum=500.0)
+    about = "Random seed. A pattern that differs between two seeds is not a finding."
+    map_options["seed"] = _field(fourth, "seed", study.settings.seed, maximum=10**6, help=about)
+    first, second, third, _ = st.columns(4)
+    map_options["clusters"] = first.selectbox(
+        "Clusters", list(CLUSTERS), key="make-clusters", format_func=CLUSTERS.__getitem__
+    )
     if map_options["clusters"] == "kmeans":
-        map_options["cluster_count"] = _field(fourth, "cluster_count", maximum=200)
+        map_options["cluster_count"] = _field(second, "cluster_count", maximum=200)
     elif map_options["clusters"] == "hdbscan":
-        map_options["cluster_size"] = _field(fourth, "cluster_size", maximum=1000)
-    map_options["draw_questions"] = st.checkbox("Show questions", True, key="make-draw")
+        map_options["cluster_size"] = _field(second, "cluster_size", maximum=1000)
+    map_options["draw_questions"] = third.checkbox("Show questions", True, key="make-draw")
     return map_options
 
 

