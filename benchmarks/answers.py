@@ -25,7 +25,7 @@ import psutil
 import regex
 
 from benchmarks.machine import machine, timed
-from benchmarks.retrieval import real_study
+from benchmarks.study import real_study
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval.bm25 import BM25
 from blindspot.backend.text.answers import RULES, match_run

@@ -12,7 +12,7 @@ import anyio
 import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 
-from blindspot.backend.evaluation.comparison_report import compare_runs
+from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_with
 from blindspot.backend.retrieval import bm25
 from blindspot.backend.service.agents import INSTRUCTIONS, make_agents_server
 from blindspot.db.errors import Forbidden
@@ -88,7 +88,7 @@ def test_a_server_without_options_only_reads(study):
 def test_figures_are_those_of_the_command_line(study):
     server = make_agents_server(study)
     found = answer(server, "compare", a="alpha", b="beta", by="relation")
-    ours = compare_runs(study, "alpha", "beta", grouping="relation").as_dict()
+    ours = compare_with(study, "alpha", "beta", ComparisonOptions(by="relation")).as_dict()
     assert (found["conclusion"], found["at"]) == (ours["conclusion"], ours["at"])
     assert {each["untrusted"]["group"]: each["n"] for each in found["groups"]} == {"P19": 3, "P50": 4}
     assert [each["run"] for each in answer(server, "list_runs")["runs"]] == ["alpha", "beta", "short"]
