@@ -110,7 +110,7 @@ def machine_judgements(study: Study, machine: str, offset: int, limit: int) -> d
     store = Labels(study.labels_path)
     if machine not in store.machine_label_counts():
         raise Missing(f"there is no machine annotator {machine!r} in this study")
-    rows, total = store.labels_of_machine(machine, offset, limit)
+    rows, total = store.machine_label_page(machine, offset, limit)
     items = [{"question": question, "passage": passage, "label": label} for question, passage, label in rows]
     return {"total": total, "offset": offset, "items": items}
 

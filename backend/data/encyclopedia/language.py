@@ -13,32 +13,10 @@ A form must not name an occupation, a place or a person of its own: that would s
 
 from __future__ import annotations
 
-TEMPLATES = {
-    "P17": "Which country is [X] located in?",
-    "P19": "Where was [X] born?",
-    "P20": "Where did [X] die?",
-    "P26": "Who is [X] married to?",
-    "P36": "What is the capital of [X]?",
-    "P40": "Who is [X]'s child?",
-    "P50": "Who is the author of [X]?",
-    "P69": "Where was [X] educated?",
-    "P106": "What kind of work does [X] do?",
-    "P112": "Who founded [X]?",
-    "P127": "Who owns [X]?",
-    "P131": "Where is [X] located?",
-    "P136": "What type of music does [X] play?",
-    "P159": "Where is the headquarter of [X]?",
-    "P170": "Who was [X] created by?",
-    "P175": "Who performed [X]?",
-    "P176": "Which company is [X] produced by?",
-    "P264": "What music label is [X] represented by?",
-    "P276": "Where is [X] located?",
-    "P407": "Which language was [X] written in?",
-    "P413": "What position does [X] play?",
-    "P495": "Which country was [X] created in?",
-    "P740": "Where was [X] founded?",
-    "P800": "What is [X] famous for?",
-}
+from blindspot.backend.data.formats.entityquestions import TEMPLATES as ENTITYQUESTIONS
+
+TEMPLATES = {relation: wording for relation, wording in ENTITYQUESTIONS.items() if "_" not in relation}
+"""The questions of EntityQuestions, without the second wordings of its set "similar"."""
 
 SECOND_WORDINGS = {
     "P17": "Within the borders of what nation does a traveller find [X]?",
