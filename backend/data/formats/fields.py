@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, Literal, overload
 
-from blindspot.backend.data.formats.base import MAX_INTEGER
+from blindspot.backend.data.formats.streams import has_invalid_utf8
+
+MAX_INTEGER = 2**63 - 1
 
 
 class FieldError(ValueError):
@@ -13,7 +15,11 @@ class FieldError(ValueError):
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """Parse a JSON object. Raises FieldError for invalid JSON and for other values."""
+    """Parse a JSON object, such as a line of a file. Raises FieldError for bytes that are not UTF-8, invalid JSON and
+    other values.
+    """
+    if not text.isascii() and has_invalid_utf8(text):
+        raise FieldError("this line contains bytes that are not UTF-8")
     value = parse(text)
     if not isinstance(value, dict):
         raise FieldError(f"this is {type_in_words(value)}, not a JSON object")
