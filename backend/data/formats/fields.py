@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from typing import Any, Literal, overload
 
@@ -36,6 +37,17 @@ def parse(text: str) -> Any:
         raise FieldError(f"this is not JSON ({error.msg}, character {error.pos + 1})") from None
     except ValueError as error:  # a number with thousands of digits
         raise FieldError(f"this JSON cannot be read ({str(error).partition(';')[0]})") from None
+
+
+def parse_structured_text(value: Any) -> Any:
+    """Parse a text that is JSON or a printed Python list or dict. Other values are returned unchanged."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        for parser in (json.loads, ast.literal_eval):
+            try:
+                return parser(value.strip())
+            except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+                continue
+    return value
 
 
 @overload
