@@ -113,7 +113,9 @@ def test_a_study_has_its_forecast_and_dev_never_teaches(own):  # noqa: F811
     # A forecast of an older version had one use more.
     path = study.folder / "label_forecast.json"
     content = json.loads(path.read_text())
-    content["uses"].append({"use": "cleaning_retriever", "now": None, "expected": [], "lacking": "there is no dense index"})
+    content["uses"].append(
+        {"use": "cleaning_retriever", "now": None, "expected": [], "lacking": "there is no dense index"}
+    )
     path.write_text(json.dumps(content))
     assert stored_forecast(study) == found
     # Labels of dev questions make the evaluation forecastable and change nothing of the reranker's.

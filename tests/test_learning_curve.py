@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.evaluation.comparison import Comparison, measure
-from blindspot.backend.judges.feature_judge import settled_labels
 from blindspot.backend.judging.batches import batch_of_pairs
 from blindspot.backend.retrieval import bm25, dense
 from blindspot.backend.retrieval.retrieve import retrieve
@@ -24,7 +22,6 @@ from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.queue import Queue
-from blindspot.db.records import Hits
 from tests.studies import births, make_study, people, tiny_bert
 from tests.training_studies import copied
 
@@ -290,7 +287,6 @@ def test_the_command_line_adds_a_point_and_says_what_labels_changed(study, told)
     assert "40 questions of dev by answers, 95% intervals" in found.output
     made = run.invoke(app, ["judge", "curve", "--json", "--study", str(study.folder)])
     assert made.exit_code == 0, made.output
-    import json
 
     points = json.loads(made.output[made.output.index("[") :])
     assert points[-1]["reason"] == "asked" and points[-1]["scopes"]["judged"]["reranker"]["n"] == 40

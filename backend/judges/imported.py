@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import Manifest, atomic_folder, read_manifest, write_manifest
+from blindspot.backend.core.manifest import Manifest, atomic_folder, write_manifest
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.formats import fields
@@ -28,10 +26,9 @@ from blindspot.backend.data.formats.trec import read_qrels
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
 from blindspot.backend.data.importing.tools import readable_write_errors
 from blindspot.backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind, refuse_taken
-from blindspot.backend.judges.lists import Lists
-from blindspot.backend.judges.scores import ScoreStore, stored_probabilities
+from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.progress import Progress
-from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.errors import BadInput, Refused
 
 KIND = "imported"
 UMBRELA_TOP = 3
@@ -277,22 +274,6 @@ READERS: dict[str, Reader] = {
 }
 
 
-class ImportedJudge:
-    """The judgements of a file as a `Judge`. Pairs that are not in the file are unknown."""
-
-    calibrated = False
-
-    def __init__(self, study: Study, name: str):
-        about = read_manifest(study.path("judges", check_name(name, "judge")))
-        if about is None or about.get("kind") != KIND:
-            raise Missing(f"there are no imported judgements {name!r}")
-        self.study, self.name = study, name
-
-    def judge(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
-        """Return (q, k) float64 scores; NaN where padded or unknown."""
-        return stored_probabilities(self.study, self.name, lists)
-
-
 class ImportedKind(StoredJudgeKind):
     name, title = KIND, "imported"
     help = "judgements of another tool, from a file"
@@ -300,9 +281,6 @@ class ImportedKind(StoredJudgeKind):
 
     def card(self, name: str, manifest: Manifest, has_scores: bool) -> JudgeCard:
         return JudgeCard(name, KIND, str(manifest.get("file", "")), False, None, has_scores)
-
-    def open(self, study: Study, name: str, device: str | None = None) -> ImportedJudge:
-        return ImportedJudge(study, name)
 
 
 JUDGES.register(ImportedKind())

@@ -19,6 +19,7 @@ from blindspot.backend.core.registry import Registry, instance_check
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.lists import Lists
+from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import Missing, Refused
 
@@ -88,6 +89,26 @@ class JudgeKind(ABC):
         """
 
 
+class StoredJudge:
+    """A judge that scores no new pair: it only has the scores of `scores/<name>/`. Raises Missing if there are none."""
+
+    def __init__(self, study: Study, name: str):
+        self.study, self.name = study, name
+        self._store = ScoreStore.open(study, name)
+        self.calibrated = bool(self._store.manifest["calibrated"])
+
+    def judge(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
+        """Return the stored scores, (q, k) float64; NaN where padded, and for pairs without a score."""
+        scores = np.full(lists.rows.shape, np.nan)
+        stored = self._store.scores_of(question.id for question in lists.questions)
+        for i, question in enumerate(lists.questions):
+            if known := stored.get(question.id):
+                places = np.flatnonzero(lists.rows[i] >= 0)
+                passages = self.study.corpus.passages(lists.rows[i, places].tolist())
+                scores[i, places] = [known.get(passage.id, np.nan) for passage in passages]
+        return scores
+
+
 class StoredJudgeKind(JudgeKind):
     """A kind whose judges have a folder in judges/ with a manifest, and only have scores for pairs that they have
     already judged.
@@ -98,6 +119,11 @@ class StoredJudgeKind(JudgeKind):
     def cards(self, study: Study) -> list[JudgeCard]:
         scored = study.parts("scores")
         return [self.card(name, about, name in scored) for name, about in stored_judges(study, self.name).items()]
+
+    def open(self, study: Study, name: str, device: str | None = None) -> Judge:
+        if stored_manifest(study, name, self.name) is None:
+            raise Missing(f"there is no judge {name!r} of the kind {self.title!r}")
+        return StoredJudge(study, name)
 
     @abstractmethod
     def card(self, name: str, manifest: Manifest, has_scores: bool) -> JudgeCard:
@@ -127,6 +153,12 @@ JUDGES: Registry[JudgeKind] = Registry(
 def stored_judges(study: Study, kind: str) -> dict[str, Manifest]:
     """Return the manifests of the judges of a kind in judges/, by name, oldest first."""
     return {name: about for name, about in study.parts("judges").items() if about.get("kind") == kind}
+
+
+def stored_manifest(study: Study, name: str, kind: str) -> Manifest | None:
+    """Return the manifest of a judge in judges/; None if there is none of this name and kind."""
+    about = read_manifest(study.path("judges", check_name(name, "judge")))
+    return about if about is not None and about.get("kind") == kind else None
 
 
 def stored_thresholds(study: Study, name: str) -> tuple[float, float] | None:

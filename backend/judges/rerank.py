@@ -19,9 +19,8 @@ from blindspot.backend.core.manifest import MANIFEST
 from blindspot.backend.core.settings import Settings
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_judge import ABOUT, FeatureJudge, feature_judges
-from blindspot.backend.judges.judge import JUDGES, Judge, judge_kind_of, judges_of
+from blindspot.backend.judges.judge import JUDGES, Judge, StoredJudge, judge_kind_of, judges_of
 from blindspot.backend.judges.lists import Lists
-from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judges.settings import RERANK_DEPTH
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import dense_name
@@ -63,28 +62,6 @@ def rerank(hits: Hits, scores: np.ndarray) -> Hits:
         above = new[:, column - 1] if column else np.zeros(len(rows), np.float32)
         new[:, column] = np.where(np.isnan(new[:, column]), above - 1, new[:, column])
     return Hits(rows, np.where(rows < 0, -np.inf, new).astype(np.float32))
-
-
-class StoredScores:
-    """Adapts the stored scores of a judge for reranking. No new scores are computed."""
-
-    calibrated = False
-
-    def __init__(self, study: Study, name: str):
-        self.study, self.name = study, name
-        self._store = ScoreStore.open(study, name)
-
-    def judge(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
-        """Return the stored scores, (q, k) float64; NaN where padded, and for pairs without a score."""
-        found = np.full(lists.rows.shape, np.nan)
-        stored = self._store.scores_of({question.id for question in lists.questions})
-        for i, question in enumerate(lists.questions):
-            if question.id not in stored:
-                continue
-            places = np.flatnonzero(lists.rows[i] >= 0)
-            passages = self.study.corpus.passages(lists.rows[i, places].tolist())
-            found[i, places] = [stored[question.id].get(passage.id, np.nan) for passage in passages]
-        return found
 
 
 class Rerank:
@@ -139,7 +116,7 @@ class Rerank:
             scores[block] = self._scores(
                 Lists(records, hits.ordinals[block, :depth], hits.scores[block, :depth]), progress
             )
-        if isinstance(self.judge, StoredScores) and len(questions) and np.isnan(scores).all():
+        if isinstance(self.judge, StoredJudge) and len(questions) and np.isnan(scores).all():
             raise Refused(
                 f"judge {self.judge.name!r} has no stored scores of these passages, and is asked nothing here; run "
                 f"'blindspot judge run {self.judge.name} --run RUN' first"
@@ -221,7 +198,7 @@ class RerankKind(RetrieverKind):
             if part is not None and is_shared
             else base_kind.open(study, options_for(base_kind, base_kind.options_of(over)), device, part)
         )
-        judge = kind.open(study, options.judge, device) if kind.scores_any_pair else StoredScores(study, options.judge)
+        judge = kind.open(study, options.judge, device) if kind.scores_any_pair else StoredJudge(study, options.judge)
         return Rerank(study, judge, base, options.depth, over)
 
     def _over_own_lists(

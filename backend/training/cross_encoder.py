@@ -22,7 +22,7 @@ from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import atomic_folder, write_json
-from blindspot.backend.core.model_files import ModelFolder, open_model, readable_model
+from blindspot.backend.core.model_files import open_model, readable_model
 from blindspot.backend.progress import Progress
 from blindspot.backend.training.checkpoints import (
     TrainingFolders,
@@ -274,8 +274,6 @@ def _initial_model(start: str, settings: CrossEncoderSettings, device: str) -> C
     torch.manual_seed(settings.seed)  # seeds the new scoring layer
     folder = open_model(start)
     with readable_model(folder.path):
-        if settings.head == "mean":
-            return _load_mean_pooled(folder, settings, device)
         model = CrossEncoder(
             folder.path, num_labels=1, max_length=settings.tokens, device=device, **folder.sentence_transformers
         )
@@ -283,31 +281,6 @@ def _initial_model(start: str, settings: CrossEncoderSettings, device: str) -> C
         keep_layers(model.model.base_model, settings.layers)
         model.model.config.num_hidden_layers = settings.layers
     return model.float()
-
-
-def _load_mean_pooled(folder: ModelFolder, settings: CrossEncoderSettings, device: str) -> CrossEncoder:
-    """Return a cross-encoder that computes its score from the mean of the token vectors, using only modules of
-    sentence-transformers.
-    """
-    from sentence_transformers import CrossEncoder
-    from sentence_transformers.base.modules import Dense, Transformer
-    from sentence_transformers.sentence_transformer.modules import Pooling
-
-    from blindspot.backend.training.initial_model import keep_layers
-
-    trusted = {"trust_remote_code": folder.trusted}
-    encoder = Transformer(
-        folder.path,
-        max_seq_length=settings.tokens,
-        model_kwargs=folder.transformers,
-        processor_kwargs=trusted,
-        config_kwargs=trusted,
-    )
-    if settings.layers is not None:
-        keep_layers(encoder.model, settings.layers)
-    width = encoder.get_embedding_dimension()
-    score = Dense(width, 1, activation_function=None, module_output_name="scores")
-    return CrossEncoder(modules=[encoder, Pooling(width, "mean"), score], device=device).float()
 
 
 def _run_trainer(

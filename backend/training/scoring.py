@@ -161,17 +161,6 @@ class CrossEncoderScorer:
         return self.probabilities(logits(self.model, pairs, batch, precision))
 
 
-def score(
-    model: CrossEncoderScorer | Path,
-    pairs: Sequence[tuple[str, Passage]],
-    device: str | None = None,
-    precision: Precision = "auto",
-) -> np.ndarray:
-    """Return the probabilities of (question, passage) pairs, (n,), by a model or its folder."""
-    scorer = model if isinstance(model, CrossEncoderScorer) else CrossEncoderScorer(model, device)
-    return scorer.score(pairs, precision=precision)
-
-
 def weights_hash(folder: Path) -> str:
     """Return the SHA-256 of the files that influence the scores."""
     whole = hashlib.sha256()

@@ -16,10 +16,10 @@ import numpy as np
 
 from blindspot.backend.core.consent import Consent, require_consent
 from blindspot.backend.core.declared import build_settings
-from blindspot.backend.core.manifest import Manifest, atomic_folder, read_manifest, write_manifest
+from blindspot.backend.core.manifest import Manifest, atomic_folder, write_manifest
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.study import Study
-from blindspot.backend.judges.judge import refuse_taken, stored_judges
+from blindspot.backend.judges.judge import refuse_taken, stored_judges, stored_manifest
 from blindspot.backend.judges.lists import Lists
 from blindspot.backend.judges.llm.endpoint import check_url
 from blindspot.backend.judges.llm.prompts import Prompt, read_prompt
@@ -53,8 +53,8 @@ class LLMJudge:
     @classmethod
     def load(cls, study: Study, name: str) -> LLMJudge:
         """Read a judge. Raises Missing if there is no judge of that name."""
-        about = read_manifest(study.path("judges", check_name(name, "judge")))
-        if about is None or about.get("kind") != KIND:
+        about = stored_manifest(study, name, KIND)
+        if about is None:
             known = ", ".join(llm_judges(study)) or "none yet"
             raise Missing(f"there is no language-model judge {name!r}; judges of that kind: {known}")
         settings = {key: value for key, value in about["settings"].items() if key not in _OF_OLDER_VERSIONS}
