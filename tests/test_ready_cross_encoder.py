@@ -11,7 +11,7 @@ from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.retrieval import bm25
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.training.ready_cross_encoder import add_cross_encoder
-from blindspot.backend.training.scoring import CrossEncoderScorer, score, score_run
+from blindspot.backend.training.scoring import CrossEncoderScorer, score_run
 from blindspot.db.errors import Missing, Refused
 from tests.studies import births, make_study, people, tiny_bert
 
@@ -53,7 +53,8 @@ def test_a_ready_cross_encoder_judges_without_training(copy):
     plain = add_cross_encoder(copy, "plain", str(folder), device="cpu")
     assert plain["calibration"] is None and plain["pairs"] == 0
     passage = copy.corpus.passage(0)
-    given = score(copy.path("models", "plain"), [("Who?", passage)], "cpu", precision="float32")
+    scorer = CrossEncoderScorer(copy.path("models", "plain"), "cpu")
+    given = scorer.score([("Who?", passage)], precision="float32")
     logit = CrossEncoder(str(folder), device="cpu").predict(
         [("Who?", f"{passage.title} [SEP] {passage.text}")], activation_fn=torch.nn.Identity()
     )

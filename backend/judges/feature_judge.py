@@ -40,7 +40,7 @@ from blindspot.backend.judges.feature_model import (
     strongest_contributions,
 )
 from blindspot.backend.judges.features import FEATURES, WordWeights, feature_matrix
-from blindspot.backend.judges.judge import JUDGES, JudgeCard, JudgeKind, refuse_judge
+from blindspot.backend.judges.judge import JUDGES, JudgeCard, JudgeKind, new_model_folder
 from blindspot.backend.judges.lists import (
     QUESTIONS_PER_STEP,
     Lists,
@@ -101,10 +101,7 @@ def learn_judge(
 
     started = time.monotonic()
     chosen = build_settings(FeatureJudgeSettings, settings or {})
-    folder = study.path("models", check_name(name, "model"))
-    if not replace and folder.exists():
-        raise Refused(f"there is already a model named {name!r}; choose another name, or replace it")
-    refuse_judge(study, name)
+    folder = new_model_folder(study, name, replace)
     opened = study.run(run)
     lists, truth, answers = labelled_lists(study, opened, chosen, progress)
     _, features = cached_features(study, opened, lists.questions, trained_ranks(chosen), encoder, progress)
@@ -386,8 +383,8 @@ def read_model(folder: Path, manifest: Mapping[str, Any]) -> tuple[FeatureModel,
         model = FeatureModel(
             manifest["model"],
             arrays["columns"],
-            arrays["feature_medians"],
             from_arrays(manifest["model"], arrays),
+            arrays["feature_medians"],
             ProbabilityCalibration(**{**calibration, "points": tuple(map(tuple, calibration["points"]))}),
             manifest["base_rate"],
         )

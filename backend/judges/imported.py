@@ -25,7 +25,7 @@ from blindspot.backend.data.formats.streams import (
 from blindspot.backend.data.formats.trec import read_qrels
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
 from blindspot.backend.data.importing.tools import readable_write_errors
-from blindspot.backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind, refuse_taken
+from blindspot.backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind, grade_score, refuse_taken
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import BadInput, Refused
@@ -164,18 +164,14 @@ def _scores_of(
     """
     grades = [each.grade for each in judgements.values() if each.grade is not None]
     highest = max([minimum_top_grade, *grades])
-    top = highest if grades else None
     if not 1 <= lowest_positive <= highest:
         raise Refused(f"--positive-from must be a grade of the file from 1 to {highest}, not {lowest_positive}")
 
-    def score(judgement: ImportedJudgement) -> float:
-        if judgement.grade is None or top is None:
-            return float(judgement.score or 0.0)
-        if judgement.grade >= lowest_positive:
-            return 0.5 + 0.5 * (judgement.grade - lowest_positive + 1) / (top - lowest_positive + 1)
-        return 0.5 * judgement.grade / lowest_positive
-
-    return {pair: score(each) for pair, each in judgements.items()}, top
+    scores = {
+        pair: float(each.score or 0.0) if each.grade is None else grade_score(each.grade, lowest_positive, highest)
+        for pair, each in judgements.items()
+    }
+    return scores, highest if grades else None
 
 
 def _read_qrels(path: Path) -> Iterator[ImportedJudgement | BadInput]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -209,12 +210,23 @@ def judge_kind_of(study: Study, name: str) -> JudgeKind:
     )
 
 
-def refuse_judge(study: Study, name: str) -> None:
-    """Raise Refused if a judge without a trained model has this name, because the scores of a new model would overwrite
-    its scores.
+def new_model_folder(study: Study, name: str, replace: bool) -> Path:
+    """Return the folder for a new model. Raises Refused if a model of this name exists and `replace` is false, or if a
+    judge without a model has this name, whose scores those of the model would overwrite.
     """
+    target = study.path("models", check_name(name, "model"))
     if study.path("judges", name).exists():
         raise Refused(f"there is already a judge named {name!r}; choose another name")
+    if target.exists() and not replace:
+        raise Refused(f"there is already a model named {name!r}; choose another name, or replace it")
+    return target
+
+
+def grade_score(grade: int, positive_from: int, top: int) -> float:
+    """Convert a grade from 0 to `top` to a score from 0 to 1. Positive grades are above 0.5, the others below."""
+    if grade >= positive_from:
+        return 0.5 + 0.5 * (grade - positive_from + 1) / (top - positive_from + 1)
+    return 0.5 * grade / positive_from
 
 
 def refuse_taken(study: Study, name: str, kind: str, replace: bool) -> None:

@@ -164,6 +164,11 @@ class RerankKind(RetrieverKind):
     options = RerankOptions
     uses_torch = True
 
+    def _judge_and_base(self, name: str) -> tuple[str, str]:
+        """Split the name of a reranker: rerank:mine@hybrid:minilm is the judge mine over hybrid:minilm; "" for no base."""
+        judge, _, over = name.removeprefix(f"{self.name}:").partition(OVER)
+        return judge, over
+
     def available(self, study: Study) -> list[str]:
         """Return the names of available rerankers: each feature judge with its own retriever, each cross-encoder with
         BM25, and those of which the study has runs.
@@ -175,7 +180,7 @@ class RerankKind(RetrieverKind):
         known = {card.name for card in judges_of(study)}
         for manifest in study.parts("runs").values():
             name = str(manifest.get("retriever"))
-            judge, _, over = name.removeprefix(f"{self.name}:").partition(OVER)
+            judge, over = self._judge_and_base(name)
             if self.made(manifest) and over and judge in known and over in _available_below_reranker(study, over):
                 found.append(name)
         return list(dict.fromkeys(found))
@@ -239,7 +244,7 @@ class RerankKind(RetrieverKind):
         """Return the indexes of the base retriever and, as the last item, the index that provides the judge's semantic
         features, or else the judge's own name, so that the judge gets its own thread.
         """
-        judge, _, over = name.removeprefix(f"{self.name}:").partition(OVER)
+        judge, over = self._judge_and_base(name)
         about = next((each for each in feature_judges(study) if self.owns(name) and each["name"] == judge), None)
         if about is None and not over:
             return ()
@@ -252,7 +257,7 @@ class RerankKind(RetrieverKind):
         return parts if encoder is None else (*(part for part in parts if part != encoder), encoder)
 
     def asks_servers(self, study: Study, name: str) -> bool:
-        judge, _, over = name.removeprefix(f"{self.name}:").partition(OVER)
+        judge, over = self._judge_and_base(name)
         about = next((each for each in feature_judges(study) if each["name"] == judge), None)
         below = over or (BASE if about is None else _retriever_of_judge(study, about))
         kind = kind_of(below)
@@ -262,14 +267,14 @@ class RerankKind(RetrieverKind):
         return (settings.bm25, settings.hybrid, tuple(sorted(settings.encoders.items())))
 
     def options_of(self, name: str) -> dict[str, Any]:
-        judge, _, over = name.removeprefix(f"{self.name}:").partition(OVER)
+        judge, over = self._judge_and_base(name)
         return {"judge": judge} | ({"over": over} if over else {})
 
     def name_of(self, options: RerankOptions) -> str:
         return f"{self.name}:{options.judge}" + (f"{OVER}{options.over}" if options.over else "")
 
     def label(self, name: str) -> str:
-        judge, _, over = name.removeprefix(f"{self.name}:").partition(OVER)
+        judge, over = self._judge_and_base(name)
         kind = kind_of(over) if over else None
         return f"{over if kind is None else kind.label(over)} reranked by {judge}" if over else f"reranked by {judge}"
 

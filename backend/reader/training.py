@@ -19,6 +19,7 @@ from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import atomic_folder
 from blindspot.backend.core.study import Study
+from blindspot.backend.judges.judge import new_model_folder
 from blindspot.backend.progress import Progress
 from blindspot.backend.reader.examples import ReaderExample, ReaderExamples, RunExamples, run_hash
 from blindspot.backend.reader.model import KIND, ReaderModel, start_folder, start_reader
@@ -29,7 +30,6 @@ from blindspot.backend.training.checkpoints import (
     copy_model,
     load_checkpoint,
     lock_model,
-    new_model_folder,
     readable_training_errors,
     set_schedule,
     training_arguments,

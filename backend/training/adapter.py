@@ -17,7 +17,8 @@ import numpy as np
 from blindspot.backend.core.declared import build_settings
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import atomic_folder
-from blindspot.backend.core.settings import add_encoder, check_name
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.judges.judge import new_model_folder
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.question_vectors import question_vectors
 from blindspot.backend.training.adapter_map import TrainingQuestions, as_dense_module, learn_map, pad_rows
@@ -86,9 +87,7 @@ def train_adapter(
     known = study.settings.encoders.get(name)
     if known is not None and (not replace or known.model != str(study.path("models", name))):
         raise Refused(f"study.toml already names an encoder {name!r}; choose another name")
-    folder = study.path("models", check_name(name, "model"))
-    if folder.exists() and not replace:
-        raise Refused(f"there is already a model named {name!r}; choose another name, or replace it")
+    folder = new_model_folder(study, name, replace)
     dense = _require_adaptable_index(Dense(study, encoder))
     questions, source = _training_questions(study, dense, training_set, run, chosen, progress)
     learned = learn_map(questions, dense.vectors, dense.unit_length, chosen, progress)

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from blindspot.backend.core.manifest import read_object, versions, write_json
 from blindspot.backend.core.processor import cpu_multiplies_bfloat16
-from blindspot.backend.core.settings import check_name
-from blindspot.backend.judges.judge import refuse_judge
+from blindspot.backend.judges.judge import new_model_folder
 from blindspot.backend.training.distributed import is_distributed, is_main_process, wait_for_all, world_size
 from blindspot.backend.training.lora import UPDATES
 from blindspot.backend.training.tracking import tracking_arguments
@@ -70,17 +69,6 @@ class TrainingFolders:
         """Return the training place for a model of a study."""
         folders = study.path("models", name), working_folder(study, name)
         return cls(*folders, options.device, options.restart, about, progress)
-
-
-def new_model_folder(study: Study, name: str, replace: bool) -> Path:
-    """Return the folder for a new model. Raises Refused if a model of this name exists and `replace` is false."""
-    target = study.path("models", check_name(name, "model"))
-    refuse_judge(study, name)
-    if target.exists() and not replace:
-        raise Refused(
-            f"there is already a model named {name!r}; take another name, or give --replace to train it again"
-        )
-    return target
 
 
 @contextmanager

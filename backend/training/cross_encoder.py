@@ -23,6 +23,7 @@ from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import atomic_folder, write_json
 from blindspot.backend.core.model_files import open_model, readable_model
+from blindspot.backend.judges.judge import new_model_folder
 from blindspot.backend.progress import Progress
 from blindspot.backend.training.checkpoints import (
     TrainingFolders,
@@ -30,7 +31,6 @@ from blindspot.backend.training.checkpoints import (
     copy_model,
     load_checkpoint,
     lock_model,
-    new_model_folder,
     readable_training_errors,
     set_schedule,
     training_arguments,

@@ -19,6 +19,7 @@ from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import atomic_folder, read_object
 from blindspot.backend.core.settings import EncoderSettings, add_encoder, check_name
+from blindspot.backend.judges.judge import new_model_folder
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.backend.training.checkpoints import (
@@ -28,7 +29,6 @@ from blindspot.backend.training.checkpoints import (
     copy_model,
     load_checkpoint,
     lock_model,
-    new_model_folder,
     readable_training_errors,
     set_schedule,
     training_arguments,

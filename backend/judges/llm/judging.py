@@ -15,9 +15,7 @@ from blindspot.backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind
 from blindspot.backend.judges.llm.answers import AnswerStore, pair_hash
 from blindspot.backend.judges.llm.asking import (
     CHARACTERS_PER_TOKEN,
-    AskingResult,
     PairAsker,
-    label_of,
     missing_votes_of,
     score_of,
 )
@@ -173,23 +171,23 @@ def judge_with_llm(
     consent_to_send(judge)
     recipe = {"model_hash": judge.recipe, "llm": judge.models, "endpoint": judge.about["endpoint"]}
     store = ScoreStore.create(study, name, False, recipe)
-    total = AskingResult()
+    judged = unknown = 0
     asking = PairAsker(judge, len(ids), progress, max_cost, repeat_answered=True)
     with study.lock_part(f"scores/{name}"), asking:
         for block in _blocks(ids):
             for pair, answers in asking.votes_about(read_pairs(study, block)):
                 score = score_of(judge, answers)
                 if score is None:
-                    total.unknown += 1
+                    unknown += 1
                 else:
                     store.add([(pair.question.id, pair.passage.id, score)])
-                    total.labels[pair.question.id, pair.passage.id] = label_of(judge, answers)
+                    judged += 1
     return {
         "judge": name,
         "run": run,
-        "pairs": len(total.labels),
+        "pairs": judged,
         "scored": len(store),
-        "unknown": total.unknown,
+        "unknown": unknown,
         "unreadable": asking.unreadable,
         "failed": asking.failed,
         "too_dear": asking.too_dear,
