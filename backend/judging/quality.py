@@ -169,10 +169,8 @@ def disputes(study: Study, labels: Labels) -> tuple[Dispute, ...]:
             DisputedPassage(passage, titles.get(passage, passage), _votes(votes[question, passage]))
             for passage in passages
         ]
-        result.append(Dispute(question, texts[question], tuple(sorted(disputed, key=_bad_question_reports))))
-    return tuple(
-        sorted(result, key=lambda dispute: (_bad_question_reports(dispute.passages[0]), -len(dispute.passages)))
-    )
+        result.append(Dispute(question, texts[question], tuple(sorted(disputed, key=_severity))))
+    return tuple(sorted(result, key=lambda dispute: (_severity(dispute.passages[0]), -len(dispute.passages))))
 
 
 def repeated_judgements(label_events: Sequence[EventRow]) -> list[tuple[str, str, bool]]:
@@ -234,7 +232,8 @@ def _votes(votes: dict[str, list[str]]) -> dict[str, tuple[str, ...]]:
     return {label: tuple(sorted(votes[label])) for label in LABELS if label in votes}
 
 
-def _bad_question_reports(passage: DisputedPassage) -> int:
+def _severity(passage: DisputedPassage) -> int:
+    """Return how bad a dispute is: 0 for positive against negative, the worst, to 3 for unsure alone."""
     voters = set(passage.votes)
     if passage.only_unsure:
         return 3

@@ -9,11 +9,9 @@ import numpy as np
 from blindspot.analysis.audit import Rate, rate
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_by_id
-from blindspot.backend.judging.audits import SETTLED, as_one_sample
-from blindspot.backend.judging.quality import labels_in_force
+from blindspot.backend.judging.audits import SETTLED, audited_candidates
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.labels import Labels
-from blindspot.db.queue import Candidate, Queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +33,7 @@ def residual_false_negatives(study: Study, training_set: TrainingSet) -> Residua
     People's labels remove only the judged false negatives from a set. The share is therefore estimated as if labels
     were not used.
     """
-    rows = _audited_pairs(study)
+    rows = audited_candidates(study)
     by_question: dict[str, set[str]] = {question: set() for question, _ in rows}
     unjudged = 0
     for question, pairs in training_set.groups():
@@ -60,23 +58,3 @@ def residual_false_negatives(study: Study, training_set: TrainingSet) -> Residua
         units=units_by_id(study, [question for question, _ in kept]),
     )
     return ResidualFalseNegatives(estimate, unjudged)
-
-
-def _audited_pairs(study: Study) -> list[tuple[str, Candidate]]:
-    """Return (question, candidate) of all audits as one sample, for questions whose sampled passages all have
-    labels.
-    """
-    queue, labels = Queue(study.labels_path), Labels(study.labels_path)
-    batches = [batch for batch in queue.batches() if not batch.practice]
-    drawn = [(batch.name, item) for batch in batches for item in queue.items(batch.name) if item.arm == "audit"]
-    if not drawn:
-        return []
-    drawn = as_one_sample(drawn, {batch.name: batch.settings for batch in batches})
-    done = {(event.batch, event.question, event.passage) for event in labels_in_force(labels.events())}
-    bad = labels.bad_questions()
-    return [
-        (item.question, candidate)
-        for name, item in drawn
-        if item.question not in bad and all((name, item.question, other.passage) in done for other in item.candidates)
-        for candidate in item.candidates
-    ]
