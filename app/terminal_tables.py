@@ -79,10 +79,10 @@ def print_preview(columns: Mapping[str, list[str]]) -> None:
 
 
 def print_log(study: Study, form: str, facts: LogFacts) -> None:
-    from blindspot.backend.checking.log_words import fact_lines
+    from blindspot.backend.checking.words import log_fact_lines
 
     print(f"Created the study {study.folder} from a log ({form}).")
-    for line in fact_lines(facts):
+    for line in log_fact_lines(facts):
         print(f"  {line}")
     print(f"Next: blindspot open --study {study.folder}, and judge the sample 'log' by keys.")
 

@@ -227,8 +227,8 @@ def golden_set(study: Study) -> list[GoldenQuestion]:
 
 
 def _passage_texts(study: Study, ids: Sequence[str]) -> list[str]:
-    ordinals = study.corpus.ordinals(ids)
-    return [passage.text for passage in study.corpus.passages([ordinals[id] for id in ids])]
+    passages = study.corpus.by_id(ids)
+    return [passages[id].text for id in ids]
 
 
 def _write_ragas(study: Study, golden: Sequence[GoldenQuestion], path: Path) -> int:

@@ -19,8 +19,7 @@ from blindspot.analysis.weighted_draws import Cells, draw_order
 from blindspot.backend.checking.building import CheckedStudy, passage_id, question_id
 from blindspot.backend.checking.pairs import NegativePairs, negative_pairs
 from blindspot.backend.checking.settings import DRAWS
-from blindspot.backend.checking.suspicion import cells_by_suspicion, suspicion
-from blindspot.backend.checking.vectors import pair_similarity
+from blindspot.backend.checking.suspicion import cells_by_suspicion, pair_similarity, suspicion
 from blindspot.backend.core.manifest import read_object, write_json
 from blindspot.backend.judging.batches import pair_items
 from blindspot.backend.progress import Progress

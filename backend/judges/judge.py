@@ -141,7 +141,7 @@ JUDGES: Registry[JudgeKind] = Registry(
     "kind of judge",
     modules=(
         "blindspot.backend.judges.feature_judge",
-        "blindspot.backend.training.cross_encoder_judge",
+        "blindspot.backend.training.scoring",
         "blindspot.backend.judges.llm.judging",
         "blindspot.backend.judges.imported",
         "blindspot.backend.judges.label_judge",

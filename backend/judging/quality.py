@@ -243,8 +243,7 @@ def _severity(passage: DisputedPassage) -> int:
 def _titles(study: Study, passages: set[str]) -> dict[str, str]:
     if not passages or not study.has_corpus:
         return {}
-    ordinals = study.corpus.ordinals(passages)
-    return {passage.id: passage.title for passage in study.corpus.passages(list(ordinals.values()))}
+    return {id: passage.title for id, passage in study.corpus.by_id(passages).items()}
 
 
 def _bad_questions(study: Study, labels: Labels) -> tuple[tuple[str, str, int], ...]:

@@ -218,8 +218,7 @@ def _blocks(ids: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, str]
 def read_pairs(study: Study, ids: Sequence[tuple[str, str]]) -> list[PairTexts]:
     """Return the texts of some pairs, leaving out pairs that are not in the study."""
     questions = {question.id: question for question in study.questions.with_ids({question for question, _ in ids})}
-    rows = study.corpus.ordinals({passage for _, passage in ids})
-    passages = {passage.id: passage for passage in study.corpus.passages(sorted(set(rows.values())))}
+    passages = study.corpus.by_id(passage for _, passage in ids)
     return [PairTexts(questions[q], passages[p]) for q, p in ids if q in questions and p in passages]
 
 
