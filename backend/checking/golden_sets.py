@@ -28,6 +28,7 @@ from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.settings import ArmShares
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import Missing, Refused
+from blindspot.db.judgements import labels_by_pair
 from blindspot.db.labels import Labels
 from blindspot.db.question_fields import QuestionFields
 from blindspot.db.queue import Queue
@@ -156,7 +157,7 @@ def log_precision(study: Study) -> LogPrecision | None:
     if not items:
         return LogPrecision(k, drawn, 0, None, None, ())
     ids = [item.question for item in items]
-    labels = {(each.question, each.passage): each.label or "" for each in Labels(study.labels_path).consensus(ids)}
+    labels = labels_by_pair(Labels(study.labels_path).consensus(ids))
     rows = [(item.question, candidate) for item in items for candidate in item.candidates]
     label = np.array([labels.get((question, candidate.passage), "") for question, candidate in rows])
     settled = np.isin(label, SETTLED)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_by_id
 from blindspot.backend.judging.priority import RANK_STEPS, rank_group
 from blindspot.backend.judging.quality import labels_in_force
+from blindspot.db.judgements import labels_by_pair
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Batch, Candidate, Item, Queue
 
@@ -244,8 +245,8 @@ class _Sample:
     ):
         """Read the labels of some passages. probabilities: the inclusion probability of each; default the same."""
         asked = [question for question, _ in rows]
-        settled = _consensus_labels(labels, set(asked))
-        label = np.array([settled.get((question, item.passage)) or "" for question, item in rows], dtype=str)
+        settled = labels_by_pair(labels.consensus(set(asked)))
+        label = np.array([settled.get((question, item.passage), "") for question, item in rows], dtype=str)
         self._hits = {"positive": label == "positive", "with_related": (label == "positive") | (label == "related")}
         weights = np.ones(len(rows)) if probabilities is None else probabilities
         self._rest = (np.isin(label, SETTLED), weights, np.array(asked, dtype=str))
@@ -265,14 +266,10 @@ class _Sample:
         }
 
 
-def _consensus_labels(labels: Labels, questions: Iterable[str]) -> dict[tuple[str, str], str | None]:
-    return {(pair.question, pair.passage): pair.label for pair in labels.consensus(questions)}
-
-
 def _strata(study: Study, labels: Labels, settings: dict[str, Any], items: list[Item]) -> dict[str, AuditRates]:
     if "pairs" not in settings:
         return {}
-    judged = _consensus_labels(labels, {item.question for item in items})
+    judged = labels_by_pair(labels.consensus({item.question for item in items}))
     stratum_of = {(question, passage): stratum for question, passage, stratum in settings.get("strata", ())}
     strata: dict[str, list[tuple[str, Candidate]]] = defaultdict(list)
     for item in items:

@@ -32,6 +32,7 @@ from blindspot.backend.training.forecast_steps import (
     cleaning_steps,
     learning_steps,
 )
+from blindspot.db.judgements import labels_by_pair
 
 FILE = "label_forecast.json"
 MEASURING = 600  # dev questions that measure a step
@@ -279,7 +280,7 @@ def _gold_forecast(bench: CurveBench) -> UseForecast:
     """Forecast the number of wrong gold passages among the next ones that people judge, from the share among those
     already judged.
     """
-    pairs = {(pair.question, pair.passage): pair.label for pair in bench.labels.consensus()}
+    pairs = labels_by_pair(bench.labels.consensus())
     questions = bench.study.questions.with_ids(dict.fromkeys(question for question, _ in pairs))
     said = [pairs[q.id, gold] for q in questions for gold in q.gold if (q.id, gold) in pairs]
     settled = [label for label in said if label in ("positive", "related", "negative")]

@@ -14,6 +14,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.training_sets.assemble import DENIED, NO_POSITIVE
 from blindspot.backend.training_sets.denoising import PEOPLE_REASONS, label_role
 from blindspot.backend.training_sets.training_set import Pair, Role, Source, TrainingSet
+from blindspot.db.judgements import labels_by_pair
 from blindspot.db.labels import Labels
 
 NOT_ASKED = "the question was not selected"
@@ -212,7 +213,7 @@ def new_labels(study: Study, training_set: TrainingSet) -> list[NewLabel]:
     used = training_set.manifest["inputs"]["labels"]
     labels = Labels(study.labels_path, read_only=True)
     then, now = (
-        {(pair.question, pair.passage): pair.label or "open" for pair in consensus}
+        labels_by_pair(consensus)
         for consensus in (labels.consensus_as_of(used["last_event"] if used["used"] else 0), labels.consensus())
     )
     changed = sorted(pair for pair in then.keys() | now.keys() if then.get(pair) != now.get(pair))

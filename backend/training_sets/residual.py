@@ -11,6 +11,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_by_id
 from blindspot.backend.judging.audits import SETTLED, audited_candidates
 from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.judgements import labels_by_pair
 from blindspot.db.labels import Labels
 
 
@@ -45,10 +46,7 @@ def residual_false_negatives(study: Study, training_set: TrainingSet) -> Residua
     kept = [(question, each) for question, each in rows if each.passage in by_question[question]]
     if not kept:
         return None
-    consensus = {
-        (pair.question, pair.passage): pair.label
-        for pair in Labels(study.labels_path).consensus({question for question, _ in kept})
-    }
+    consensus = labels_by_pair(Labels(study.labels_path).consensus({question for question, _ in kept}))
     labels = [consensus.get((question, each.passage)) for question, each in kept]
     estimate = rate(
         np.array([label == "positive" for label in labels]),
