@@ -19,7 +19,7 @@ from blindspot.backend.core.manifest import Manifest, read_manifest
 from blindspot.backend.core.registry import Registry, instance_check
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.study import Study
-from blindspot.backend.judges.lists import Lists
+from blindspot.backend.judges.lists import Lists, score_hits
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import Missing, Refused
@@ -100,14 +100,10 @@ class StoredJudge:
 
     def judge(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
         """Return the stored scores, (q, k) float64; NaN where padded, and for pairs without a score."""
-        scores = np.full(lists.rows.shape, np.nan)
-        stored = self._store.scores_of(question.id for question in lists.questions)
-        for i, question in enumerate(lists.questions):
-            if known := stored.get(question.id):
-                places = np.flatnonzero(lists.rows[i] >= 0)
-                passages = self.study.corpus.passages(lists.rows[i, places].tolist())
-                scores[i, places] = [known.get(passage.id, np.nan) for passage in passages]
-        return scores
+        known = self._store.scores_of(question.id for question in lists.questions)
+        return score_hits(
+            self.study, lists, lambda pairs: [known.get(q.id, {}).get(passage.id, np.nan) for q, passage in pairs]
+        )
 
 
 class StoredJudgeKind(JudgeKind):

@@ -26,7 +26,7 @@ from blindspot.backend.judges.calibration import (
     reliability,
 )
 from blindspot.backend.judges.judge import JUDGES, JudgeCard, JudgeKind
-from blindspot.backend.judges.lists import Lists, judge_lists
+from blindspot.backend.judges.lists import Lists, judge_lists, score_hits
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.progress import Progress
 from blindspot.backend.training.checkpoints import uses_bfloat16
@@ -195,11 +195,11 @@ class CrossEncoderJudge:
         for begin in range(0, len(lists.questions), PER_STEP):
             if progress is not None:
                 progress(begin, len(lists.questions), f"judging passages with {self.name}")
-            places = np.argwhere(lists.rows[begin : begin + PER_STEP] >= 0) + [begin, 0]
-            rows = lists.rows[places[:, 0], places[:, 1]].tolist()
-            passages = self.study.corpus.passages(rows)
-            pairs = [(lists.questions[i].text, p) for i, p in zip(places[:, 0].tolist(), passages, strict=True)]
-            probabilities[places[:, 0], places[:, 1]] = self.scorer.score(pairs)
+            block = slice(begin, begin + PER_STEP)
+            part = Lists(lists.questions[block], lists.rows[block], lists.scores[block])
+            probabilities[block] = score_hits(
+                self.study, part, lambda pairs: self.scorer.score([(question.text, p) for question, p in pairs])
+            )
         return probabilities
 
 
