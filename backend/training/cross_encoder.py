@@ -9,7 +9,6 @@ training.json, log.jsonl and calibration.json.
 from __future__ import annotations
 
 import random
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,17 +20,16 @@ import numpy as np
 from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import atomic_folder, write_json
+from blindspot.backend.core.manifest import write_json
 from blindspot.backend.core.model_files import open_model, readable_model
 from blindspot.backend.judges.judge import new_model_folder
 from blindspot.backend.progress import Progress
 from blindspot.backend.training.checkpoints import (
     TrainingFolders,
-    best_checkpoint,
-    copy_model,
     load_checkpoint,
     lock_model,
     readable_training_errors,
+    saved_model,
     set_schedule,
     training_arguments,
     training_device,
@@ -343,41 +341,22 @@ def _save_best(
     """
     from sentence_transformers import CrossEncoder
 
-    checkpoint, method = best_checkpoint(working_folder, FIGURE), None
-    with atomic_folder(target) as building:
-        copy_model(checkpoint.folder, building)
+    method = None
+    by_people = (
+        min(sum(p.positive for p in labelled_pairs), sum(not p.positive for p in labelled_pairs)) >= LABELS_ENOUGH
+    )
+    with saved_model(working_folder, target, FIGURE) as (best, building):
         with readable_model(building):
             model = CrossEncoder(str(building), device=device)
-        by_people = (
-            min(sum(p.positive for p in labelled_pairs), sum(not p.positive for p in labelled_pairs)) >= LABELS_ENOUGH
-        )
         if len({pair.positive for pair in lists}) == 2:
-            base_rate = float(np.mean([pair.positive for pair in lists]))
-            report = calibrate(
-                model, labelled_pairs if by_people else lists, settings.calibration, settings.seed, base_rate=base_rate
-            )
+            pairs, base_rate = labelled_pairs if by_people else lists, float(np.mean([pair.positive for pair in lists]))
+            report = calibrate(model, pairs, settings.calibration, settings.seed, base_rate=base_rate)
             report["of"] = "people's labels of held-out questions" if by_people else "whole lists of held-out questions"
             write_json(building / CALIBRATION, report)
             method = report["method"]
-        write_training_json(
-            building,
-            description
-            | {
-                **checkpoint.facts(FIGURE),
-                "held_out_loss": next(
-                    (line["held_out_loss"] for line in checkpoint.curve if line["step"] == checkpoint.step), None
-                ),
-                "calibration": method,
-                "model_hash": weights_hash(building),
-            },
-        )
-    shutil.rmtree(working_folder)
+        losses = (line["held_out_loss"] for line in best.curve if line["step"] == best.step)
+        more = {"held_out_loss": next(losses, None), "calibration": method, "model_hash": weights_hash(building)}
+        write_training_json(building, description | best.facts(FIGURE) | more)
     return TrainedCrossEncoder(
-        target.name,
-        str(target),
-        checkpoint.last_step,
-        checkpoint.step,
-        checkpoint.value,
-        method,
-        description["seconds"],
+        target.name, str(target), best.last_step, best.step, best.value, method, description["seconds"]
     )
