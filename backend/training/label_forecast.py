@@ -88,25 +88,6 @@ class LabelForecast:
 
     @property
     def sentence(self) -> str:
-        """Return a sentence on the use for which labels help most."""
-        gains, use, is_sure = self._best_use()
-        if not gains:
-            return TOO_EARLY
-        where = USES[use].split(",")[0] if use else ""
-        if is_sure:
-            what = f"labels pay most in {where}: the next {LABELS[-1]} are expected to {_gain_words(use, gains[use])}"
-        else:
-            what = f"no gain of the next {LABELS[-1]} labels is certain"
-            what += f"; likeliest is that in {where} they {_gain_words(use, gains[use])}" if use else ""
-        more = (
-            ""
-            if is_sure or "evaluation" in gains
-            else " Judge some dev questions to see what labels give the evaluation."
-        )
-        return f"On this study, {what}.{more}"
-
-    @property
-    def short_sentence(self) -> str:
         """Return in one sentence whether labels pay in this study, and for which use."""
         gains, use, is_sure = self._best_use()
         if not gains:
