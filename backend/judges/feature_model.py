@@ -24,7 +24,7 @@ from blindspot.backend.judges.calibration import fit as fit_calibration
 from blindspot.backend.judges.features import FEATURES, NAMES
 from blindspot.backend.judges.scorers import ENSEMBLE, Ensemble, Linear, Scorer, Trees
 from blindspot.backend.judges.settings import FeatureJudgeSettings
-from blindspot.backend.judges.thresholds import add_positive_threshold, drop_threshold
+from blindspot.backend.judges.thresholds import find_threshold
 from blindspot.backend.text.answers.run import processors
 from blindspot.db.errors import Refused
 
@@ -355,14 +355,14 @@ def report(
 
     def drop(pairs: np.ndarray) -> dict[str, Any]:
         known = pairs & ~unknown
-        threshold = drop_threshold(probabilities[known], positive[known], questions[known], settings.false_negatives)
+        aim = settings.false_negatives
+        threshold = find_threshold(probabilities[known], positive[known], questions[known], aim, "below")
         below = 0 if threshold.value is None else int((pairs & unknown & (probabilities < threshold.value)).sum())
         return asdict(replace(threshold, left_out=below))
 
     def add(pairs: np.ndarray) -> dict[str, Any]:
-        return asdict(
-            add_positive_threshold(probabilities[pairs], positive[pairs], questions[pairs], settings.precision)
-        )
+        aim = settings.precision
+        return asdict(find_threshold(probabilities[pairs], positive[pairs], questions[pairs], aim, "above"))
 
     everything = np.ones(len(truth), bool)
     return {
