@@ -153,7 +153,7 @@ def log_precision(study: Study) -> LogPrecision | None:
     if sample is None:
         return None
     items = sample.complete
-    k, drawn = int(sample.settings["depth"]), sum(batch in sample.batches for batch in _audit_items(study))
+    k, drawn = int(sample.settings["depth"]), sample.drawn
     if not items:
         return LogPrecision(k, drawn, 0, None, None, ())
     ids = [item.question for item in items]
@@ -171,13 +171,6 @@ def log_precision(study: Study) -> LogPrecision | None:
     none = np.array([id not in answered for id in known])
     share = mean_interval(none, units_by_id(study, known)) if known else None
     return LogPrecision(k, drawn, len(items), precision, share, tuple(np.array(known)[none][:LISTED].tolist()))
-
-
-def _audit_items(study: Study) -> Iterator[str]:
-    """Yield, for each question of an audit's sample, the name of its batch."""
-    queue = Queue(study.labels_path)
-    for batch in queue.batches():
-        yield from (batch.name for item in queue.items(batch.name) if item.arm == "audit" and not batch.practice)
 
 
 # The golden set

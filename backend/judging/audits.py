@@ -133,13 +133,14 @@ class AuditSample:
     Attributes:
         settings: Of the first batch: runs, depth, splits, slice, rule and frame say what was drawn from.
         complete: Completely judged questions. bad: Questions that an annotator called bad.
-        batches: Names of the batches that drew them.
+        batches: Names of the batches that drew them. drawn: Number of questions, those with missing labels included.
     """
 
     settings: dict[str, Any]
     complete: list[Item]
     bad: list[Item]
     batches: tuple[str, ...]
+    drawn: int
 
 
 def audit_samples(study: Study, batch: str | None = None) -> list[AuditSample]:
@@ -156,7 +157,8 @@ def audit_samples(study: Study, batch: str | None = None) -> list[AuditSample]:
         good, complete = _completely_judged(Labels(study.labels_path), rows)
         kept = {(name, item.question) for name, item in good}
         bad = [item for name, item in rows if (name, item.question) not in kept]
-        samples.append(AuditSample(settings[rows[0][0]], complete, bad, tuple(dict.fromkeys(name for name, _ in rows))))
+        batches = tuple(dict.fromkeys(name for name, _ in rows))
+        samples.append(AuditSample(settings[rows[0][0]], complete, bad, batches, len(rows)))
     return samples
 
 
