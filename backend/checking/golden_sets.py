@@ -23,11 +23,12 @@ from blindspot.backend.data.formats import find_writer
 from blindspot.backend.data.formats.files import open_atomically
 from blindspot.backend.data.importing.from_results import study_from_results
 from blindspot.backend.data.leaks import words_key
-from blindspot.backend.judging.audits import SETTLED, audit_samples
+from blindspot.backend.judging.audits import audit_samples
 from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.settings import ArmShares
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import Missing, Refused
+from blindspot.db.events import SETTLED
 from blindspot.db.judgements import labels_by_pair
 from blindspot.db.labels import Labels
 from blindspot.db.question_fields import QuestionFields

@@ -20,6 +20,7 @@ from blindspot.backend.judges.judge import judges_of, kind_title
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import audited_pairs
 from blindspot.db.errors import Missing, Refused
+from blindspot.db.events import SETTLED
 from blindspot.db.judgements import labels_by_pair
 from blindspot.db.labels import Labels
 
@@ -30,7 +31,6 @@ SAMPLES: dict[Sample, str] = {
 }
 BYS = ("relation", "frequency", "source")
 MACHINE = "imported labels"
-SETTLED = ("positive", "related", "negative")
 SCORES: dict[str, float] = {"positive": 1.0, "related": 0.25, "negative": 0.0, "unsure": 0.5}
 """The scores that stand for a machine annotator's labels. Pairs labelled unsure are left out beforehand."""
 

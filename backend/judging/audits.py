@@ -23,12 +23,12 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_by_id
 from blindspot.backend.judging.priority import RANK_STEPS, rank_group
 from blindspot.backend.judging.quality import labels_in_force
+from blindspot.db.events import SETTLED
 from blindspot.db.judgements import labels_by_pair
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Batch, Candidate, Item, Queue
 
 _SAMPLING_SETTINGS = ("runs", "depth", "splits", "slice", "rule", "frame")  # they define what an audit was drawn from
-SETTLED = ("positive", "related", "negative")
 RANK_GROUPS = tuple(
     f"rank {low}" if low == high else f"ranks {low}-{high}"
     for low, high in zip((1, *(step + 1 for step in RANK_STEPS)), RANK_STEPS, strict=False)

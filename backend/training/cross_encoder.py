@@ -52,6 +52,7 @@ from blindspot.backend.training.examples import (
 from blindspot.backend.training.scoring import CALIBRATION, TEMPLATE, LabelledPair, calibrate, logits, weights_hash
 from blindspot.backend.training.training_settings import CrossEncoderSettings, TrainingOptions
 from blindspot.db.errors import Refused
+from blindspot.db.events import SETTLED
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -115,7 +116,7 @@ def train_cross_encoder(
             pair
             for _, pairs in opened.groups([example.id for example in held_out])
             for pair in pairs
-            if pair.label in ("positive", "related", "negative") and (pair.question, pair.passage) in passages
+            if pair.label in SETTLED and (pair.question, pair.passage) in passages
         )
         return [
             LabelledPair(example.id, example.question, passage, pair.label == "positive")

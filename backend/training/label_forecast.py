@@ -32,6 +32,7 @@ from blindspot.backend.training.forecast_steps import (
     cleaning_steps,
     learning_steps,
 )
+from blindspot.db.events import SETTLED
 from blindspot.db.judgements import labels_by_pair
 
 FILE = "label_forecast.json"
@@ -264,7 +265,7 @@ def _gold_forecast(bench: CurveBench) -> UseForecast:
     pairs = labels_by_pair(bench.labels.consensus())
     questions = bench.study.questions.with_ids(dict.fromkeys(question for question, _ in pairs))
     said = [pairs[q.id, gold] for q in questions for gold in q.gold if (q.id, gold) in pairs]
-    settled = [label for label in said if label in ("positive", "related", "negative")]
+    settled = [label for label in said if label in SETTLED]
     if len(settled) < 10:
         return UseForecast("gold", None, (), "judge about 30 gold passages first", "blindspot batch gold")
     wrong = sum(label != "positive" for label in settled)

@@ -32,6 +32,7 @@ from blindspot.backend.judging.priority import rank_group
 from blindspot.backend.training_sets.check_settings import CertificateSettings
 from blindspot.backend.training_sets.training_set import PAIRS, SOURCES, Role, Source, TrainingSet, is_mined
 from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.events import SETTLED
 from blindspot.db.judgements import labels_by_pair
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Queue
@@ -358,7 +359,7 @@ def _drawing_chances(study: Study, population: _Population, store: ScoreStore | 
         return np.zeros(0), False
     if store is None:
         return np.full(count, np.nan), False
-    settled = {pair: label for pair, label in population.labels.items() if label in ("positive", "related", "negative")}
+    settled = {pair: label for pair, label in population.labels.items() if label in SETTLED}
     answer_of = {
         pair: answer
         for pairs in (population.negatives, population.positives)

@@ -9,8 +9,9 @@ import numpy as np
 from blindspot.analysis.audit import Rate, rate
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_by_id
-from blindspot.backend.judging.audits import SETTLED, audited_candidates
+from blindspot.backend.judging.audits import audited_candidates
 from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.events import SETTLED
 from blindspot.db.judgements import labels_by_pair
 from blindspot.db.labels import Labels
 

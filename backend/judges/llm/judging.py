@@ -25,12 +25,12 @@ from blindspot.backend.judges.llm.prompts import Prompt
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import Missing, Refused
+from blindspot.db.events import SETTLED
 from blindspot.db.labels import Labels
 
 DEPTH = 20
 PAIRS_PER_BLOCK = 400  # whose texts are in memory together
 TOKENS_OUT, SECONDS = 12, 1.5  # of an answer, for the same
-SETTLED = ("positive", "related", "negative")
 
 
 @dataclass(frozen=True, slots=True)
