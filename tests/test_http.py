@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from unittest.mock import Mock
 
 import httpx2
@@ -118,11 +117,6 @@ def test_every_route_of_version_1_has_an_example_that_fits_its_schema(described)
             parameter.get("description") or parameter["in"] == "path" for parameter in operation.get("parameters", [])
         ), name
     assert looked_at > 30
-
-
-def test_the_documentation_page_shows_every_route(reader, described):
-    text = reader.get("/docs").text
-    assert all(f"{name.split()[0]} {name.split()[1]}" in text for name, _ in operations(described))
 
 
 # ---- reading
@@ -238,7 +232,7 @@ def test_a_run_may_be_larger_than_other_requests_and_has_a_limit(study, monkeypa
         assert asked.put("/v1/runs/large", content=spaced).status_code == 200
         assert asked.post("/v1/labels", content=spaced).status_code == 413
         assert asked.put("/v1/saved-slices/x", content=spaced).status_code == 413
-    monkeypatch.setattr(guard, "MAX_UPLOAD", guard.MAX_BODY)
+    monkeypatch.setattr("blindspot.backend.service.api.MAX_UPLOAD", guard.MAX_BODY)
     with TestClient(make_api(Service(study, "cpu")), "http://localhost", headers=lead) as asked:
         answer = asked.put("/v1/runs/huge", content=spaced)
         assert answer.status_code == 413 and "1,048,576 bytes" in answer.json()["error"]
@@ -598,24 +592,10 @@ def test_search_honours_the_person_named(study):
         assert stranger.post("/search", json=asked_for).status_code == 404
     with served(study, TOKEN) as url, client(url, token=secret) as ann, client(url, token=TOKEN) as team:
         assert "1 question remaining" in ann.post("/search", json=asked_for).json()["error"]
-        assert ann.get("/retrievers").status_code == 200 and ann.get("/metrics").status_code == 401
+        assert ann.get("/retrievers").status_code == 200 and ann.get("/metrics").status_code == 403
         assert team.post("/search", json=asked_for).status_code == 200
         People(study.labels_path).revoke("ann")
         assert ann.post("/search", json=asked_for).status_code == 401
-
-
-def test_allow_names_the_methods_that_a_path_takes(reader):
-    described = reader.get("/openapi.json").json()["paths"]
-    assert len(described) > 20
-    for path, operations in described.items():
-        place = path.replace("{", "").replace("}", "")
-        taken = {method.upper() for method in operations} | {"OPTIONS"}
-        answer = reader.options(place)
-        assert answer.status_code == 204 and set(answer.headers["allow"].split(", ")) == taken, path
-        for method in {"GET", "POST", "PUT", "DELETE", "PATCH"} - taken:
-            refused = reader.request(method, place)
-            assert refused.status_code == 405 and set(refused.headers["allow"].split(", ")) == taken, (method, path)
-    assert reader.options("/nowhere").status_code == 404
 
 
 def test_a_job_that_cannot_be_started_says_why(url):
@@ -674,11 +654,3 @@ def test_without_a_token_nothing_is_read(study):
         with client(url) as anonymous:
             for path in ("runs", "labels?question=q0", "jobs", "find?words=x", "questions/q0"):
                 assert anonymous.get(f"/v1/{path}").status_code in (401, 429)
-
-
-def test_the_service_beside_the_app_only_searches(untouched):
-    api = make_api(Service(untouched, "cpu"), TOKEN, only_search=True)
-    with TestClient(api, "http://localhost", headers={"Authorization": f"Bearer {TOKEN}"}) as asked:
-        assert asked.get("/retrievers").status_code == 200 and asked.get("/v1/study").status_code == 404
-    source = (Path(__file__).parents[1] / "backend/service/running.py").read_text(encoding="utf-8")
-    assert "only_search=True" in source

@@ -298,7 +298,7 @@ def test_nobody_sees_the_labels_of_others_without_the_right(study):
 
 # ---- over HTTP: the service's own paths search and change nothing; those of version 1 follow the table
 
-OPEN_TO_ALL = {("GET", "/health"), ("GET", "/"), ("GET", "/docs"), ("GET", "/openapi.json")}
+OPEN_TO_ALL = {("GET", "/health"), ("GET", "/openapi.json")}
 SEARCH = {("GET", "/retrievers"), ("GET", "/metrics"), ("POST", "/search")}
 LABEL = {"id": "x", "kind": "label", "question": "q0", "choices": [{"passage": "p1", "label": "positive"}]}
 MACHINE = {"machine": "m", "items": [{"id": "m1", "question": "q0", "labels": {"p1": "positive"}}]}

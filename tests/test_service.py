@@ -1,6 +1,7 @@
 """The retrieval service: answers, batches, limits, tokens, and one real server on loopback."""
 
 import json
+import os
 import re
 import shutil
 import threading
@@ -14,16 +15,15 @@ from blindspot.backend.core.manifest import file_sha256, read_manifest, write_ma
 from blindspot.backend.retrieval.bm25 import BM25
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.hybrid import Hybrid
-from blindspot.backend.retrieval.remote import BACKEND, TOKEN, Backend
-from blindspot.backend.service import beside
+from blindspot.backend.retrieval.remote import BACKEND, Backend, configured_backend, use_backend
 from blindspot.backend.service.api import make_api
 from blindspot.backend.service.batching import BatchedHits, Batcher, Busy
-from blindspot.backend.service.beside import chosen_service, running_service
 from blindspot.backend.service.guard import Hosts
 from blindspot.backend.service.running import read_token, serve
 from blindspot.backend.service.service import Service
 from blindspot.db.errors import BlindspotError, Missing, Refused
 from blindspot.db.records import Hits
+from tests.http_service import served
 
 URL = "http://localhost"
 QUESTIONS = [
@@ -140,10 +140,7 @@ def test_the_token_is_asked_for(indexed_study):
         assert client.get("/health").status_code in (200, 503), "whoever watches over the service needs no token"
 
 
-def test_the_page_about_it_loads_nothing_from_elsewhere(client):
-    text = client.get("/docs").text
-    assert "POST /search" in text and "Bearer" in text and "1 to 2,048" in text
-    assert not re.search(r"(src|href)=\"(https?:)?//|<script", text)
+def test_the_description_has_every_path(client):
     described = client.get("/openapi.json").json()
     old = {path for path in described["paths"] if not path.startswith("/v1/")}
     assert {"/search", "/retrievers", "/metrics", "/health"} == old
@@ -323,18 +320,14 @@ def test_no_open_door_and_no_taken_port(indexed_study):
         serve(indexed_study, taken.getsockname()[1], "127.0.0.1")
 
 
-def test_a_real_server_beside_the_app(indexed_study, monkeypatch):
-    import os
-
-    monkeypatch.delenv(TOKEN, raising=False)
-    with running_service(indexed_study) as url:
-        backend = Backend(url, os.environ[TOKEN])
+def test_a_real_server(indexed_study):
+    with served(indexed_study, "x" * 20) as url:
+        backend = Backend(url, "x" * 20)
         hits, ours = backend.search(indexed_study, "bm25", QUESTIONS, 100), BM25(indexed_study).search(QUESTIONS, 100)
         assert hits.ordinals.tolist() == ours.ordinals.tolist() and hits.scores.tolist() == ours.scores.tolist()
         assert list(backend.retrievers()) == ["bm25", "tiny", "hybrid:tiny"]
         with pytest.raises(Refused, match="refused the token"):
             Backend(url, "wrong").search(indexed_study, "bm25", QUESTIONS, 5)
-    assert TOKEN not in os.environ
     with pytest.raises(BlindspotError, match="does not answer"):
         backend.search(indexed_study, "bm25", QUESTIONS, 5)
     assert list(backend.retrievers()) == ["bm25", "tiny", "hybrid:tiny"], (
@@ -342,46 +335,14 @@ def test_a_real_server_beside_the_app(indexed_study, monkeypatch):
     )
 
 
-def test_a_backend_that_dies_beside_the_app_is_started_again(indexed_study, monkeypatch, capfd):
-    import os
-    import signal
-
-    monkeypatch.setattr("blindspot.backend.service.beside.SECONDS_TO_RESTART", 0.01)
-    processes = []
-    start = beside._ServiceProcess._start
-    monkeypatch.setattr(beside._ServiceProcess, "_start", lambda self: processes.append(start(self)) or processes[-1])
-    with running_service(indexed_study) as url:
-        os.kill(processes[0].pid, signal.SIGKILL)
-        until(lambda: len(processes) == 2)
-        assert Backend(url, os.environ[TOKEN]).search(indexed_study, "bm25", QUESTIONS[:1], 5).ordinals[0, 0] == 0
-    assert [process.poll() for process in processes] == [-signal.SIGKILL, 0]
-    assert "ended (exit -9); restarting it" in capfd.readouterr().err
-
-
-def test_a_backend_that_cannot_start_is_one_line(indexed_study, monkeypatch):
-    monkeypatch.setattr("sys.executable", "/bin/false")
-    monkeypatch.setattr("blindspot.backend.retrieval.remote.SECONDS_TO_LIST", 0.1)
-    with pytest.raises(BlindspotError, match="ended immediately"), running_service(indexed_study):
-        pass
-
-
-def test_whom_the_app_asks(indexed_study, monkeypatch):
-    import os
-
-    monkeypatch.delenv(BACKEND, raising=False)
-    monkeypatch.setattr(
-        "blindspot.backend.service.beside.running_service", lambda study: pytest.fail("no service was to be started")
-    )
-    with chosen_service(indexed_study, "http://there:8600") as url:
-        assert url == os.environ[BACKEND] == "http://there:8600"
-        with chosen_service(indexed_study) as inner:
-            assert inner == "http://there:8600"
-        with chosen_service(indexed_study, "none") as inner:
-            assert inner is None and BACKEND not in os.environ
-        assert os.environ[BACKEND] == "http://there:8600"
-    assert BACKEND not in os.environ
-    with pytest.raises(Refused, match="must be an address"), chosen_service(indexed_study, "there:8600"):
-        pass
+def test_whom_the_app_asks(monkeypatch):
+    monkeypatch.setenv(BACKEND, "http://elsewhere:8600")
+    use_backend("http://there:8600")
+    assert configured_backend().url == os.environ[BACKEND] == "http://there:8600"
+    with pytest.raises(Refused, match="must be an address"):
+        use_backend("there:8600")
+    use_backend(None)
+    assert configured_backend() is None and BACKEND not in os.environ
 
 
 def test_every_answer_is_json(client):

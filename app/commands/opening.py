@@ -30,18 +30,19 @@ def open_app(
         str | None,
         typer.Option(
             metavar="URL|none",
-            help="URL of the 'blindspot serve' that answers live questions (default: $BLINDSPOT_BACKEND, else a service that starts with the app); with none, the app itself answers live questions.",
+            help="URL of the 'blindspot serve' that answers live questions (default: $BLINDSPOT_BACKEND, else the app itself answers them, as with none).",
         ),
     ] = None,
     host: Hosts = None,
 ) -> None:
     """Open the study in the app, on http://localhost:8501."""
     from blindspot.app.server import serve
-    from blindspot.backend.service.beside import chosen_service
+    from blindspot.backend.retrieval.remote import use_backend
 
     opened = open_study(study)
-    with chosen_service(opened, backend):
-        serve(opened, port, address, without_sign_in, host or ())
+    if backend is not None:
+        use_backend(None if backend == "none" else backend)
+    serve(opened, port, address, without_sign_in, host or ())
 
 
 def demo(

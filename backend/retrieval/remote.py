@@ -42,6 +42,17 @@ def configured_backend() -> Backend | None:
     return _backend_at(url, os.environ.get(TOKEN, "").strip() or None) if url else None
 
 
+def use_backend(url: str | None) -> None:
+    """Make this process, and the processes that it starts, search with the service at `url`; None: without a service.
+
+    Raises Refused for a malformed address.
+    """
+    if url is None:
+        os.environ.pop(BACKEND, None)
+    else:
+        os.environ[BACKEND] = Backend(url).url
+
+
 @lru_cache(maxsize=4)
 def _backend_at(url: str, token: str | None) -> Backend:
     return Backend(url, token)
@@ -66,13 +77,6 @@ class Backend:
         self._connection = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._listed: tuple[float, dict | None] = (-np.inf, None)
         self._listing = threading.Lock()
-
-    def is_responding(self) -> bool:
-        """Return whether the service responds. It also responds while it is still loading its indexes."""
-        try:
-            return self._send_request("GET", "/health", None, SECONDS_TO_LIST)[0] in (200, 503)
-        except ServiceUnavailable:
-            return False
 
     def retrievers(self) -> dict[str, dict[str, str]] | None:
         """Return the retrievers that the service offers, each with the manifest hash of each of its indexes. If the

@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
-import hmac
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, params
+from fastapi import APIRouter, FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException as AnyHTTPException
-from starlette.responses import Response
-from starlette.routing import Match
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from blindspot.backend.service import guard
 from blindspot.backend.service.batching import BatchedHits, Busy
 from blindspot.backend.service.guard import (
+    MAX_UPLOAD,
     REQUESTS_AT_ONCE,
     REQUESTS_PER_SECOND,
     UPLOADS,
     Guard,
     Hosts,
     RequestRate,
-    TokenGuesses,
 )
-from blindspot.backend.service.page import api_page
 from blindspot.backend.service.service import Service
 from blindspot.backend.service.v1 import answers
-from blindspot.backend.service.v1.callers import CallerOf
+from blindspot.backend.service.v1.callers import Asking, CallerOf
 from blindspot.backend.service.v1.routes import Version1, add_version_1
 from blindspot.db.connection import NotSaved
 from blindspot.db.errors import BadInput, BlindspotError, Forbidden, Missing, Refused
@@ -121,16 +112,11 @@ ERRORS = {400: "bad request", 401: "a token is missing or wrong", 404: "it does 
 
 
 def make_api(
-    service: Service,
-    token: str | None = None,
-    hosts: Hosts | None = None,
-    time_limit: float = TIME_LIMIT,
-    only_search: bool = False,
+    service: Service, token: str | None = None, hosts: Hosts | None = None, time_limit: float = TIME_LIMIT
 ) -> FastAPI:
     """Return the service's FastAPI application.
 
     Args:
-        only_search: leave out version 1 of the interface, which reads and writes the study.
         token: the token that a request must send as `Authorization: Bearer TOKEN`; None: requests need no token.
         hosts: names that the service answers to; None: loopback names.
         time_limit: seconds after which a search gets the status 504.
@@ -145,7 +131,7 @@ def make_api(
     api = FastAPI(
         title="Blindspot",
         version="1",
-        docs_url=None,
+        docs_url=None,  # FastAPI's pages load scripts of other sites
         redoc_url=None,
         lifespan=lifespan,
         description=(
@@ -154,22 +140,17 @@ def make_api(
         ),
     )
     _answer_errors_in_one_line(api)
-    api.add_middleware(AllowedMethods)
     hosts = hosts or Hosts("localhost")
     rate = None if hosts.is_local else RequestRate(REQUESTS_AT_ONCE, REQUESTS_PER_SECOND)
-    api.add_middleware(Guard, hosts=hosts, rate=rate, uploads=None if only_search else (UPLOADS, guard.MAX_UPLOAD))
-    guarded = [Depends(TokenCheck(token))]
-    asking = guarded
-    if not only_search:
-        api.state.caller_of = CallerOf(service.study, token, hosts.is_local)
-        asking = [Depends(find_caller)]
-    _add_search(api, service, asking, time_limit)
-    _add_descriptions(api, service, guarded, asking, shows_failures=token is None)
-    if not only_search:
-        router = APIRouter(prefix="/v1", responses=_with_documentation(400, 401, 403, 404, 413, 422, 429))
-        add_version_1(router, Version1(service, time_limit))
-        api.include_router(router)
-        _add_examples(api)
+    api.add_middleware(Guard, hosts=hosts, rate=rate, uploads=(UPLOADS, MAX_UPLOAD))
+    api.state.caller_of = CallerOf(service.study, token, hosts.is_local)
+    version = Version1(service, time_limit)
+    _add_search(api, version)
+    _add_descriptions(api, service, shows_failures=token is None)
+    router = APIRouter(prefix="/v1", responses=_with_documentation(400, 401, 403, 404, 413, 422, 429))
+    add_version_1(router, version)
+    api.include_router(router)
+    _add_examples(api)
     return api
 
 
@@ -181,94 +162,41 @@ def _add_examples(api: FastAPI) -> None:
             schemas[model.__name__]["example"] = answers.example_of(model)
 
 
-def find_caller(request: Request) -> None:
-    """A FastAPI dependency that determines the caller as in version 1 and stores it in `request.state.caller`."""
-    request.state.caller = request.app.state.caller_of(request)
-
-
-class TokenCheck:
-    """A FastAPI dependency that refuses requests without the token, and slows down client addresses that guess tokens.
-
-    `request.state.caller` stays empty, because the token does not identify a person.
-    """
-
-    def __init__(self, token: str | None):
-        self._token, self._guesses = token, TokenGuesses()
-
-    def __call__(self, request: Request) -> None:
-        request.state.caller = None
-        credentials = request.headers.get("authorization", "").encode()
-        if self._token is None or hmac.compare_digest(credentials, f"Bearer {self._token}".encode()):
-            return
-        line = "this service needs a token: send 'Authorization: Bearer TOKEN'"
-        raise HTTPException(*self._guesses.refusal(request.client.host if request.client else "", line))
-
-
-def _add_search(
-    api: FastAPI, service: Service, guard_dependencies: Sequence[params.Depends], time_limit: float
-) -> None:
+def _add_search(api: FastAPI, version: Version1) -> None:
     @api.post(
         "/search",
-        dependencies=guard_dependencies,
         response_model=SearchAnswer,
         responses=_with_documentation(400, 401, 403, 404, 409, 413, 422, 429, 504),
     )
-    async def search(search_request: SearchRequest, request: Request) -> JSONResponse:
+    async def search(caller: Asking, asked: SearchRequest) -> JSONResponse:
         """Return the k best passages of each question. A person gets none that would show what they still have to
         judge.
         """
-        started, caller = time.monotonic(), request.state.caller
-        if caller is not None:
-            await run_in_threadpool(caller.require_live, service.study, search_request.questions)
-        digest = service.study.corpus.digest
-        if search_request.corpus not in (None, digest):
+        started, digest = time.monotonic(), version.study.corpus.digest
+        if asked.corpus not in (None, digest):
             raise HTTPException(
                 409,
                 "the service has another passage collection than your study; start the service with a copy "
                 "of the same study",
             )
-        try:
-            hits = await asyncio.wait_for(
-                asyncio.wrap_future(
-                    service.submit_search(search_request.retriever, search_request.questions, search_request.k)
-                ),
-                time_limit,
-            )
-        except TimeoutError:
-            raise HTTPException(
-                504, f"{search_request.retriever} did not answer within {time_limit:g} s; ask again in a moment"
-            ) from None
-        except asyncio.CancelledError:
-            raise HTTPException(503, "the service is closing") from None
-        if differing := [
-            name for name, known in (search_request.indexes or {}).items() if hits.indexes.get(name, known) != known
-        ]:
+        hits = await version.search(caller, asked.retriever, asked.questions, asked.k)
+        known = asked.indexes or {}
+        if differing := [name for name in known if hits.indexes.get(name, known[name]) != known[name]]:
             raise HTTPException(
                 409,
                 f"the service searches another index {differing[0]!r} than the one you named; copy the index, or "
                 "use the hash from /retrievers",
             )
         seconds = time.monotonic() - started
-        service.metrics.answer_seconds.labels(search_request.retriever).observe(seconds)
-        return JSONResponse(_search_answer(search_request, hits, digest, seconds))
+        version.service.metrics.answer_seconds.labels(asked.retriever).observe(seconds)
+        return JSONResponse(_search_answer(asked, hits, digest, seconds))
 
 
-def _add_descriptions(
-    api: FastAPI,
-    service: Service,
-    guard_dependencies: Sequence[params.Depends],
-    caller_dependencies: Sequence[params.Depends],
-    shows_failures: bool,
-) -> None:
-    """Add the routes that describe the service: retrievers, metrics, health, documentation."""
+def _add_descriptions(api: FastAPI, service: Service, shows_failures: bool) -> None:
+    """Add the routes that describe the service: retrievers, metrics, health."""
 
-    @api.get(
-        "/retrievers",
-        dependencies=caller_dependencies,
-        response_model=RetrieversAnswer,
-        responses=_with_documentation(401, 404),
-    )
-    def retrievers() -> dict:
+    @api.get("/retrievers", response_model=RetrieversAnswer, responses=_with_documentation(401, 404))
+    def retrievers(_: Asking) -> dict:
         """List the retrievers that can answer, with the indexes that they search."""
         corpus = service.study.corpus
         return {
@@ -278,14 +206,11 @@ def _add_descriptions(
             "retrievers": service.retrievers(),
         }
 
-    @api.get(
-        "/metrics",
-        dependencies=guard_dependencies,
-        response_class=PlainTextResponse,
-        responses=_with_documentation(401),
-    )
-    def metrics() -> PlainTextResponse:
+    @api.get("/metrics", response_class=PlainTextResponse, responses=_with_documentation(401, 403))
+    def metrics(caller: Asking) -> PlainTextResponse:
         """Counters and times in Prometheus' text format."""
+        if caller.kind == "person":
+            raise Forbidden("a person's token does not show the metrics; send the token of the service")
         return PlainTextResponse(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     @api.get("/health", response_model=Health, responses={503: {"model": Health, "description": "starting"}})
@@ -299,11 +224,6 @@ def _add_descriptions(
             },
             200 if ready else 503,
         )
-
-    @api.get("/", include_in_schema=False, response_class=HTMLResponse)
-    @api.get("/docs", include_in_schema=False, response_class=HTMLResponse)
-    def documentation() -> HTMLResponse:
-        return HTMLResponse(api_page(api.openapi()))
 
 
 def _with_documentation(*codes: int) -> dict[int | str, dict]:
@@ -322,44 +242,6 @@ def _search_answer(request: SearchRequest, batch_hits: BatchedHits, digest: str,
         "scores": [row[:length].tolist() for row, length in zip(batch_hits.hits.scores, lengths, strict=True)],
         "seconds": round(seconds, 6),
     }
-
-
-class AllowedMethods:
-    """Middleware that responds to OPTIONS, and to methods that a path does not support (405), with the list of
-    supported methods.
-
-    FastAPI's own Allow header would list only the methods of a path's first route.
-    """
-
-    def __init__(self, app: ASGIApp):
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        methods = _methods(scope) if scope["method"] == "OPTIONS" else []
-        if methods:
-            await Response(status_code=204, headers={"Allow": ", ".join(methods)})(scope, receive, send)
-            return
-
-        async def corrected(message: Message) -> None:
-            if message["type"] == "http.response.start" and message["status"] == 405:
-                MutableHeaders(scope=message)["Allow"] = ", ".join(_methods(scope))
-            await send(message)
-
-        await self._app(scope, receive, corrected)
-
-
-def _methods(scope: Scope) -> list[str]:
-    """Return the methods that the path of a request supports, including OPTIONS; [] for an unknown path."""
-    routes = scope["app"].routes
-    found = [
-        method
-        for method in ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
-        if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in routes)
-    ]
-    return sorted([*found, "OPTIONS"]) if found else []
 
 
 def _http_status(error: BlindspotError) -> int:
@@ -391,7 +273,7 @@ def _answer_errors_in_one_line(api: FastAPI) -> None:
             422,
             f"{place}: {first['msg']}"
             if place
-            else f"the request is not a JSON object as /docs describes it: {first['msg']}",
+            else f"the request is not a JSON object as /openapi.json describes it: {first['msg']}",
         )
 
     @api.exception_handler(Exception)

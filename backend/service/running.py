@@ -1,16 +1,12 @@
-"""Run the retrieval service in this process, on an address or on a socket that the parent process opened."""
+"""Run the retrieval service in this process."""
 
 from __future__ import annotations
 
-import os
-import socket
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from blindspot.backend.core.extras import require
 from blindspot.backend.core.study import Study
-from blindspot.backend.service.guard import Hosts
 from blindspot.db.errors import Missing, Refused
 
 SHORTEST_TOKEN = 16  # characters
@@ -40,16 +36,27 @@ def serve(
     device: str | None = None,
     hosts: Sequence[str] = (),
 ) -> None:
-    """Serve until Ctrl-C, and print the service's URL when it is ready for requests.
+    """Serve until the process gets a signal to end, and print the service's URL when it is ready for requests.
 
     Args:
         hosts: further names under which clients reach the service, such as that of a reverse proxy.
 
     Raises Refused if other machines could reach the address and no token is required, or if the port is taken.
     """
-    from blindspot.backend.service.guard import Hosts, bind_socket, host_in_url, is_loopback
-
     require("service")
+    import uvicorn
+
+    from blindspot.backend.service.api import make_api
+    from blindspot.backend.service.guard import (
+        CONNECTIONS,
+        Hosts,
+        PatientProtocol,
+        bind_socket,
+        host_in_url,
+        is_loopback,
+    )
+    from blindspot.backend.service.service import Service
+
     token = None if token_file is None else read_token(token_file)
     if (hosts or not is_loopback(address)) and token is None:
         raise Refused(
@@ -62,30 +69,9 @@ def serve(
         "(Ctrl-C ends it; indexes load now)",
         flush=True,
     )
-    run(study, listening, token, Hosts(address, hosts), device)
-
-
-def run(
-    study: Study,
-    socket_address: socket.socket,
-    token: str | None,
-    hosts: Hosts | None = None,
-    device: str | None = None,
-    only_search: bool = False,
-) -> None:
-    """Serve on a bound socket until the process gets a signal to end. `only_search`: see
-    `blindspot.backend.service.api.make_api`.
-    """
-    import uvicorn
-
-    from blindspot.backend.service.api import make_api
-    from blindspot.backend.service.guard import CONNECTIONS, PatientProtocol
-    from blindspot.backend.service.service import Service
-
     _leave_signals_to_python()
-    api = make_api(Service(study, device), token, hosts, only_search=only_search)
     config = uvicorn.Config(
-        api,
+        make_api(Service(study, device), token, Hosts(address, hosts)),
         http=PatientProtocol,
         ws="none",
         log_level="warning",
@@ -96,7 +82,7 @@ def run(
         lifespan="on",
     )
     try:
-        uvicorn.Server(config).run(sockets=[socket_address])
+        uvicorn.Server(config).run(sockets=[listening])
     except KeyboardInterrupt:
         pass
 
@@ -107,17 +93,3 @@ def _leave_signals_to_python() -> None:
 
     if not jnius_config.vm_running:
         jnius_config.add_options("-Xrs")
-
-
-def serve_beside_app(folder: str, handle: int) -> None:
-    """Serve on an inherited socket, with the token in the environment. This is the process that
-    `beside.running_service` starts.
-    """
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.retrieval.remote import TOKEN
-
-    run(Study.open(folder), socket.socket(fileno=handle), os.environ.pop(TOKEN), only_search=True)
-
-
-if __name__ == "__main__":
-    serve_beside_app(sys.argv[1], int(sys.argv[2]))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hmac
+from typing import Annotated
 
-from fastapi import HTTPException, Request
+from fastapi import Depends, HTTPException, Request
 
 from blindspot.backend.core.study import Study
 from blindspot.backend.service.caller import CLIENT, LOCAL, Caller, person_of_name, person_of_secret
@@ -42,3 +43,13 @@ class CallerOf:
             name = request.headers.get(PERSON)
             return LOCAL if name is None else person_of_name(self._study, name)
         raise HTTPException(*self._guesses.refusal(request.client.host if request.client else "", NEEDS_TOKEN))
+
+
+def _caller_of_request(request: Request) -> Caller:
+    """Return the caller of a request, using the `CallerOf` that `make_api` put into the application's state."""
+    found: Caller = request.app.state.caller_of(request)
+    return found
+
+
+Asking = Annotated[Caller, Depends(_caller_of_request)]
+"""The caller, as a parameter of a route."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
+from fastapi import APIRouter, HTTPException, Path, Query, Request
 from fastapi.responses import PlainTextResponse
 from starlette.concurrency import run_in_threadpool
 
@@ -21,11 +21,12 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.relevance import Kind as Relevance
 from blindspot.backend.retrieval import full_text
 from blindspot.backend.service import job_requests, labelling, reading
-from blindspot.backend.service.batching import Busy
+from blindspot.backend.service.batching import BatchedHits, Busy
 from blindspot.backend.service.caller import Caller
 from blindspot.backend.service.guard import MAX_UPLOAD
 from blindspot.backend.service.service import Service
 from blindspot.backend.service.v1 import answers, requests
+from blindspot.backend.service.v1.callers import Asking
 from blindspot.db.errors import Forbidden
 from blindspot.db.rights import action_of_job
 
@@ -45,15 +46,6 @@ CutOff = Annotated[
 SliceOf = Annotated[str, Query(max_length=2000, description="Only the questions of this slice expression.")]
 SliceName = Annotated[str, Path(max_length=100, description="Name of the slice.")]
 JobName = Annotated[str, Path(max_length=80, description="Id of the job.")]
-
-
-def caller_of_request(request: Request) -> Caller:
-    """Return the caller of a request, using the function that `make_api` put into the application's state."""
-    found: Caller = request.app.state.caller_of(request)
-    return found
-
-
-Asking = Annotated[Caller, Depends(caller_of_request)]
 
 
 class Version1:
@@ -76,6 +68,18 @@ class Version1:
             yield
         finally:
             self._places.release()
+
+    async def search(self, caller: Caller, retriever: str, questions: Sequence[str], k: int) -> BatchedHits:
+        """Search with a retriever now. Raises HTTPException 504 after the time limit."""
+        await run_in_threadpool(caller.require_live, self.study, questions)
+        found = asyncio.wrap_future(self.service.submit_search(retriever, questions, k))
+        try:
+            return await asyncio.wait_for(found, self.time_limit)
+        except TimeoutError:
+            line = f"{retriever} did not answer within {self.time_limit:g} s; ask again in a moment"
+            raise HTTPException(504, line) from None
+        except asyncio.CancelledError:
+            raise HTTPException(503, "the service is closing") from None
 
 
 def add_version_1(router: APIRouter, version: Version1) -> None:
@@ -299,18 +303,8 @@ def _add_search(router: APIRouter, version: Version1) -> None:
     @router.post("/search", response_model=answers.LiveAnswer)
     async def search_live(caller: Asking, body: requests.LiveRequest) -> dict[str, Any]:
         """Search with a retriever now, and return passages by id."""
-        await run_in_threadpool(caller.require_live, study, body.questions)
-        try:
-            batched = await asyncio.wait_for(
-                asyncio.wrap_future(version.service.submit_search(body.retriever, body.questions, body.k)),
-                version.time_limit,
-            )
-        except TimeoutError:
-            raise HTTPException(504, f"{body.retriever} did not answer in time; ask again in a moment") from None
-        return {
-            "retriever": body.retriever,
-            "hits": await run_in_threadpool(reading.named_hits, study, batched.hits),
-        }
+        found = await version.search(caller, body.retriever, body.questions, body.k)
+        return {"retriever": body.retriever, "hits": await run_in_threadpool(reading.named_hits, study, found.hits)}
 
     @router.get("/find", response_model=answers.FoundAnswer)
     def find_text(
