@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from blindspot.backend.core.processor import processors
 from blindspot.backend.judges.calibration import ProbabilityCalibration
 from blindspot.backend.judges.calibration import fit as fit_calibration
 from blindspot.backend.judges.features import FEATURES, NAMES
 from blindspot.backend.judges.scorers import ENSEMBLE, Ensemble, Linear, Scorer, Trees
 from blindspot.backend.judges.settings import FeatureJudgeSettings
 from blindspot.backend.judges.thresholds import find_threshold
-from blindspot.backend.text.answers.run import processors
 from blindspot.db.errors import Refused
 
 PRIOR = Path(__file__).with_name("prior.json")
