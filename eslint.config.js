@@ -37,7 +37,7 @@ module.exports = [
     rules: { "no-unused-vars": ["error", { vars: "local", argsIgnorePattern: "^_" }] },
   },
   {
-    files: ["app/components/judging/judge.js", "app/components/judging/on_question.js"],
+    files: ["app/components/judging/judge.js", "app/components/judging/question_labels.js"],
     languageOptions: {
       globals: { Outbox: "readonly", labelsOf: "readonly", liveEvents: "readonly", marked: "readonly", node: "readonly", isNotAnEvent: "readonly" },
     },

@@ -2,7 +2,7 @@
 
     BLINDSPOT_STUDY=STUDY python -m blindspot.app.server_process --port 8501 --address localhost
 
-It runs Streamlit's ASGI application behind `blindspot.backend.service.guard` and `blindspot.app.links`. `streamlit run`
+It runs Streamlit's ASGI application behind `blindspot.backend.service.guard` and `blindspot.app.personal_links`. `streamlit run`
 cannot add such middleware.
 """
 
@@ -92,7 +92,7 @@ def application(port: int, address: str, names: Sequence[str] = ()) -> ASGIApp:
     from streamlit.web import bootstrap
 
     from blindspot.app.entry import report
-    from blindspot.app.links import PersonalLinks
+    from blindspot.app.personal_links import PersonalLinks
     from blindspot.backend.service.guard import REQUESTS_AT_ONCE, REQUESTS_PER_SECOND, Guard, Hosts, RequestRate
 
     hosts = Hosts(address, names)

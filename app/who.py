@@ -2,7 +2,7 @@
 
 There are three ways to sign in:
 
-- a personal link: the server exchanges its secret for a session cookie that scripts cannot read (`blindspot.app.links`);
+- a personal link: the server exchanges its secret for a session cookie that scripts cannot read (`blindspot.app.personal_links`);
 - an identity provider (OIDC), if secrets.toml configures one;
 - a name, if the server is reachable from this machine only. The browser stores the name in a cookie.
 
@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote
 import streamlit as st
 
 from blindspot.app import per_run
-from blindspot.app.links import INVALID, INVITATION, cookie_name, session_cookie
+from blindspot.app.personal_links import INVALID, INVITATION, cookie_name, session_cookie
 from blindspot.app.server import SIGN_IN
 from blindspot.backend.service.guard import is_loopback
 from blindspot.db.errors import BlindspotError, Refused

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
+from blindspot.analysis.forecast_intervals import Forecast, count_forecast, half_width_forecast, step_forecast
 from blindspot.analysis.intervals import wilson
-from blindspot.analysis.label_forecast import Forecast, count_forecast, half_width_forecast, step_forecast
 from blindspot.backend.judges.feature_model import NEGATIVE, POSITIVE
 from blindspot.backend.judges.lists import Lists
 from blindspot.backend.training.forecast_steps import (

@@ -31,8 +31,8 @@ from blindspot.backend.maps.colours import (
 )
 from blindspot.backend.maps.edits import clusters_of, rename
 from blindspot.backend.maps.making import make_map
+from blindspot.backend.maps.point_values import facts_of_points
 from blindspot.backend.maps.settings import MapRequest
-from blindspot.backend.maps.values import facts_of_points
 from blindspot.backend.retrieval.dense import build_index
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.records import Passage

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import betabinom
 
-from blindspot.analysis.label_forecast import Forecast, count_forecast, half_width_forecast, step_forecast
+from blindspot.analysis.forecast_intervals import Forecast, count_forecast, half_width_forecast, step_forecast
 from blindspot.backend.judges.feature_judge import settled_labels
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.training import adapter_steps

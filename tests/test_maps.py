@@ -12,11 +12,11 @@ from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.maps.colours import FOUND, MISSED, NO_QUESTION, colour_values
 from blindspot.backend.maps.edits import clusters_of, merge, note, redo, rename, split, undo
 from blindspot.backend.maps.making import make, make_map, run_watched
+from blindspot.backend.maps.point_values import categories, cluster_rows, facts_of_points
 from blindspot.backend.maps.request import chosen_points
 from blindspot.backend.maps.selection import pairs_to_judge, questions_of_selection, send_to_judging
 from blindspot.backend.maps.settings import MapRequest
 from blindspot.backend.maps.stored import Map, maps_of
-from blindspot.backend.maps.values import categories, cluster_rows, facts_of_points
 from blindspot.backend.retrieval.dense import build_index
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.errors import BadInput, Missing, Refused

@@ -79,8 +79,8 @@ def map_show(
     """Print the numbers of a map: its quality, the spread of each group, the clusters."""
     from blindspot.app.terminal_tables import print_json
     from blindspot.backend.maps.edits import clusters_of
+    from blindspot.backend.maps.point_values import cluster_rows, facts_of_points
     from blindspot.backend.maps.stored import Map
-    from blindspot.backend.maps.values import cluster_rows, facts_of_points
 
     map = Map.open(open_study(study), name)
     state = clusters_of(map)

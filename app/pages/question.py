@@ -15,7 +15,7 @@ from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.explanation import explanation_section
 from blindspot.app.components.hit_lists import HitList, rows_to_show, side_by_side
 from blindspot.app.components.judge_marks import JudgeMark, judge_marks
-from blindspot.app.components.judging.on_question import judged, on_question
+from blindspot.app.components.judging.question_labels import judged, question_labels
 from blindspot.app.components.marks import letter, notice, relation_label
 from blindspot.app.components.miss_causes import causes_of_question
 from blindspot.app.components.question_head import gold_table, question_head
@@ -117,7 +117,7 @@ def _listed_question(open_study: Study) -> None:
         )
         show(link("Reword this question", address, cls="quiet"))
     _show_lists(open_study, lists, question, rule, judge_marks(open_study, question, [column.name for column in lists]))
-    on_question(open_study, question, person)
+    question_labels(open_study, question, person)
     show(div(span(convention(compared.run_a.kind, rule), cls="soft"), cls="foot"))
 
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from blindspot.backend.checking.files import Replacements, RowFile, raw_lines, written_file
 from blindspot.backend.checking.formats.base import (
     TRAINING_FORMATS,
     Cell,
@@ -22,6 +21,7 @@ from blindspot.backend.checking.formats.base import (
     TrainingFormat,
     Values,
 )
+from blindspot.backend.checking.row_files import Replacements, RowFile, raw_lines, written_file
 from blindspot.backend.data.formats.fields import FieldError
 from blindspot.backend.data.formats.streams import ByteSource, numbered_lines
 from blindspot.db.errors import BadInput

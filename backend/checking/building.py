@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from blindspot.backend.checking.files import InMemory
 from blindspot.backend.checking.formats.base import Entry
 from blindspot.backend.checking.pairs import PassageOccurrences
 from blindspot.backend.checking.reading import TrainingFile
+from blindspot.backend.checking.row_files import InMemory
 from blindspot.backend.checking.text_features import GroupedTexts, WordCounts, text_features
 from blindspot.backend.core.made_from import CHECK
 from blindspot.backend.core.manifest import Manifest, atomic_folder, file_sha256, read_manifest, write_manifest

@@ -15,10 +15,11 @@ import numpy as np
 
 from blindspot.analysis.intervals import LEVEL
 from blindspot.backend.checking.building import CheckedStudy, build_study, open_checked, source_sha256
+from blindspot.backend.checking.cleaned_file import Changes, plan_changes, write_changed
 from blindspot.backend.checking.facts import BatchSize, FileFacts, FileFinding, facts
-from blindspot.backend.checking.files import InMemory
 from blindspot.backend.checking.judging import judge_sample, labels_of_judge
 from blindspot.backend.checking.reading import TrainingFile, open_training_file
+from blindspot.backend.checking.row_files import InMemory
 from blindspot.backend.checking.rules import MiningRule, RuleCurve, compare_rules, parse_rule
 from blindspot.backend.checking.sample import (
     DRAWS,
@@ -36,7 +37,6 @@ from blindspot.backend.checking.sample import (
     trace,
 )
 from blindspot.backend.checking.words import cleaning_card
-from blindspot.backend.checking.writing import Changes, plan_changes, write_changed
 from blindspot.backend.core.made_from import CHECK
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.study import Study
@@ -231,8 +231,8 @@ def questions_in(path: str | Path) -> list[str]:
     """Return the questions of a dev or test file: training data, JSON lines or a table with a column of questions, or
     plain lines.
     """
-    from blindspot.backend.checking.files import open_rows
     from blindspot.backend.checking.formats.base import QUESTIONS
+    from blindspot.backend.checking.row_files import open_rows
 
     file = open_rows(path)
     column = next((name for name in (*QUESTIONS, "text") if name in file.columns), file.columns[0])

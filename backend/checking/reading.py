@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from blindspot.backend.checking.files import InMemory, RowFile, first_rows, open_rows, texts_of_ids
 from blindspot.backend.checking.formats.base import TRAINING_FORMATS, Entry, RowLayout, TrainingFormat
+from blindspot.backend.checking.row_files import InMemory, RowFile, first_rows, open_rows, texts_of_ids
 from blindspot.backend.data.formats.fields import FieldError
 from blindspot.db.errors import BadInput
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from blindspot.backend.checking.cleaned_file import Changes
 from blindspot.backend.checking.facts import BatchSize, FileFacts, FileFinding
 from blindspot.backend.checking.golden_sets import LogFacts, LogPrecision
 from blindspot.backend.checking.rules import RuleCurve
 from blindspot.backend.checking.sample import RateEstimate, WidthForecast
-from blindspot.backend.checking.writing import Changes
 from blindspot.backend.text.number_words import noun_form, quantity
 
 NOT_CHECKED = (

@@ -15,8 +15,8 @@ from blindspot.analysis.buckets import bucket_group
 from blindspot.backend.core.registry import Registry
 from blindspot.backend.core.runs import Run
 from blindspot.backend.maps.edits import NO_CLUSTER, Clusters
+from blindspot.backend.maps.point_values import UNLABELLED, PointFacts
 from blindspot.backend.maps.stored import Map
-from blindspot.backend.maps.values import UNLABELLED, PointFacts
 from blindspot.db.records import Question
 
 QUESTION, NO_QUESTION = "question", "other passage"  # a passage that is no question's positive

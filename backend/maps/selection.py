@@ -9,8 +9,8 @@ import numpy as np
 
 from blindspot.backend.core.runs import Run
 from blindspot.backend.judging.settings import CANDIDATES
+from blindspot.backend.maps.point_values import PointFacts
 from blindspot.backend.maps.stored import Map
-from blindspot.backend.maps.values import PointFacts
 from blindspot.db.errors import Refused
 
 QUESTION, PASSAGE = "q:", "p:"

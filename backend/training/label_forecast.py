@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from blindspot.analysis.label_forecast import Forecast, count_forecast, half_width_forecast, step_forecast
+from blindspot.analysis.forecast_intervals import Forecast, count_forecast, half_width_forecast, step_forecast
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.result_table import signed_number

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from blindspot.app import server
-from blindspot.app.links import session_cookie
+from blindspot.app.personal_links import session_cookie
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People

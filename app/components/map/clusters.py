@@ -20,8 +20,8 @@ from blindspot.app.markup import Html, div, link, row, show, span, table_head, t
 from blindspot.app.markup import table as table_of
 from blindspot.backend.maps import edits as changes
 from blindspot.backend.maps.edits import Clusters
+from blindspot.backend.maps.point_values import ClusterRow, cluster_rows
 from blindspot.backend.maps.stored import Map
-from blindspot.backend.maps.values import ClusterRow, cluster_rows
 from blindspot.backend.text.number_words import quantity
 from blindspot.db.records import Question
 

@@ -12,9 +12,9 @@ import streamlit as st
 from blindspot.analysis.neighbours import Neighbours
 from blindspot.app import study as opened_study
 from blindspot.backend.core.study import Study
+from blindspot.backend.maps.point_values import PointFacts, facts_of_points
 from blindspot.backend.maps.selection import PASSAGE, QUESTION
 from blindspot.backend.maps.stored import Map
-from blindspot.backend.maps.values import PointFacts, facts_of_points
 from blindspot.db.question_table import ids_of
 
 START = 140  # characters of a passage to show on hover

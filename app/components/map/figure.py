@@ -19,8 +19,8 @@ import streamlit as st
 from blindspot.backend.evaluation.chart_colours import BLUE, GOLD, GREEN, PINK, VERMILION
 from blindspot.backend.evaluation.chart_colours import COLOURS as CHARTS
 from blindspot.backend.maps.colours import BOTH, FOUND, MISSED, NEITHER, ONLY_FIRST, ONLY_SECOND, quiet_categories
+from blindspot.backend.maps.point_values import categories
 from blindspot.backend.maps.stored import Map
-from blindspot.backend.maps.values import categories
 
 SELECTABLE = 20_000
 OTHERS = "other"

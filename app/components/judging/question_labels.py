@@ -19,7 +19,7 @@ from blindspot.db.records import Question
 _STATES = {"agreed": "agreed", "adjudicated": "settled", "open": "in dispute"}
 
 
-def on_question(study: Study, question: Question, person: Person | None) -> None:
+def question_labels(study: Study, question: Question, person: Person | None) -> None:
     """Mount the label keys below the two lists; without a signed-in person, show a link to sign in."""
     if person is None:
         show(div(link("Sign in", url.JUDGE), " to label passages here.", cls="soft foot"))
@@ -36,7 +36,7 @@ def _cache_keys(study: Study, question: Question, person: Person) -> None:
         if event.batch is None and event.kind == "label" and event.question == question.id
     ]
     judging.mount(
-        "on_question",
+        "question_labels",
         f"on-question-{person.name}",
         {
             "session": judging.session(study.labels_path, person, "question"),

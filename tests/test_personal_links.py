@@ -9,8 +9,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from blindspot.app.links import PersonalLinks, cookie_name, session_cookie
 from blindspot.app.markup import escape_markdown
+from blindspot.app.personal_links import PersonalLinks, cookie_name, session_cookie
 from blindspot.db.errors import Refused
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
