@@ -29,7 +29,7 @@ class OnQuestion {
   }
 
   mount(parent) {
-    const place = parent.querySelector("[data-on_question]") ?? parent;
+    const place = parent.querySelector("[data-question_labels]") ?? parent;
     if (this.root.parentNode !== place) place.replaceChildren(this.root);
   }
 
