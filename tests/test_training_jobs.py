@@ -237,7 +237,10 @@ def test_questions_alone_are_trained_on_the_vectors_of_the_index(study, trained,
     assert not np.allclose(
         both[0], load_encoder(study.settings.encoders["first"], "cpu").encode_questions(questions), atol=1e-3
     )
-    np.testing.assert_allclose(*both, atol=0.05 * np.abs(both[0]).max())
+    # Where the true gradient is zero, Adam turns rounding noise into full steps, so single components differ by processor.
+    assert (both[0] * both[1]).sum(axis=1) == pytest.approx(
+        np.prod([np.linalg.norm(v, axis=1) for v in both], axis=0), rel=0.002
+    )
     # The new encoder is searched over the same file of vectors.
     paths = [study.path("indexes", name, "embeddings.npy") for name in ("first", "looked-up")]
     assert paths[0].samefile(paths[1]) and not study.path("indexes", "encoded").exists()
