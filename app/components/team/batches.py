@@ -88,7 +88,8 @@ def new_batch_button(open_study: Study) -> Html:
     """
     if not who.may(open_study.labels_path, "make batches"):
         return Html("")
-    return tag("p", link("Create a batch", url.TEAM, cls="button main"))
+    words = f"Create a batch of {quantity(BatchSettings().size, 'question')}"
+    return tag("p", link(words, url.TEAM, cls="button main"))
 
 
 def send_to_judging(open_study: Study, question_ids: Sequence[str], runs: Sequence[str], key: str) -> None:
