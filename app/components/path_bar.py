@@ -161,8 +161,10 @@ def _current_stop(open_study: Study, steps: Sequence[Stop], page: str) -> int:
     """Return the step of a page; -1 if it belongs to none."""
     if page == "Check" and (url.value("step") or (is_check(open_study) and steps[JUDGE_A_FILE].is_done)):
         return 2
-    runs = study.shown_runs(open_study)
-    if page == "Compare" and {runs[each].get("retriever") for each in _pair(runs)} & set(study.models(open_study)):
+    runs, trained = study.shown_runs(open_study), set(study.models(open_study))
+    if page == "Compare" and {runs[each].get("retriever") for each in _pair(runs)} & trained:
+        return CHANGE
+    if page == "Map" and runs.get(url.value("against"), {}).get("retriever") in trained:
         return CHANGE
     if page == "Training" and tabs.current() == "models":
         return 4

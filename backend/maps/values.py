@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from blindspot.analysis.accuracy import Estimate, proportion, success_from_ranks
+from blindspot.analysis.relations import RELATIONS
 from blindspot.backend.core.units import units_of
 from blindspot.backend.maps.edits import Clusters
 from blindspot.backend.maps.stored import Map
@@ -111,7 +112,7 @@ def cluster_rows(
     rows = []
     for id in clusters.ids:
         members = clusters.members(id).tolist()
-        questions = sorted({number for place in members for number in point_facts.questions_by_passage.get(place, ())})
+        questions = questions_of_cluster(point_facts, clusters, id)
         bare = np.array([point_facts.labels[place] == UNLABELLED for place in members])
         hits = {
             run: _success([i for i in questions if point_facts.questions[i].id in first], point_facts, first, k)
@@ -129,6 +130,39 @@ def cluster_rows(
             )
         )
     return rows
+
+
+def cluster_names(point_facts: PointFacts, clusters: Clusters) -> dict[int, str]:
+    """Return a name for every cluster: the one that people gave it, else the relation of most of its questions, or the
+    two of most, else its characteristic words. Clusters with equal names have their numbers.
+    """
+    names = {
+        id: clusters.names.get(id)
+        or _main_relations(
+            [point_facts.questions[number] for number in questions_of_cluster(point_facts, clusters, id)]
+        )
+        or ", ".join(clusters.words.get(id, ())[:3])
+        or "no characteristic words"
+        for id in clusters.ids
+    }
+    times = Counter(names.values())
+    return {id: name if times[name] == 1 else f"{name} ({id + 1})" for id, name in names.items()}
+
+
+def questions_of_cluster(point_facts: PointFacts, clusters: Clusters, id: int) -> list[int]:
+    """Return the questions with a positive in a cluster, as places in `PointFacts.questions`."""
+    places = clusters.members(id).tolist()
+    return sorted({number for place in places for number in point_facts.questions_by_passage.get(place, ())})
+
+
+def _main_relations(questions: Sequence[Question]) -> str:
+    """Return the one or two relations that most of the questions have; "" if there are none."""
+    counts = Counter(question.relation for question in questions if question.relation)
+    for number in (1, 2):
+        first = counts.most_common(number)
+        if 2 * sum(count for _, count in first) > len(questions):
+            return ", ".join(RELATIONS[id].label if id in RELATIONS else id for id, _ in first)
+    return ""
 
 
 def _success(rows: Sequence[int], point_facts: PointFacts, first_ranks: Mapping[str, int], k: int) -> Estimate:
