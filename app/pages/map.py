@@ -243,7 +243,7 @@ def _picture(map: Map, state: Clusters, colouring: Colouring, view: int, named: 
                 ringed, rings = _ringed_points(map, shown, state, cluster, saved), ""
                 if not ringed and named is not None and colouring.run is not None:
                     missed = clusters.missed_questions(map, state, named.id, colouring.run, colouring.k)
-                    ringed, rings = frozenset(QUESTION + each.id for each in missed), f"missed, {named.name}"
+                    ringed, rings = frozenset(QUESTION + each.id for each in missed), f"missed in {named.name}"
                 names = clusters.names_on_map(map, state, view, None if named is None else named.id)
                 _plot(map, shown, state, colouring, view, Marks(ringed, rings, names))
             show(warnings(map, len(selectable(len(map)))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from blindspot.db.labels import Labels
 from blindspot.db.records import Question
 
 UNLABELLED = "unlabelled"
+MAIN_RELATIONS, MAIN_SHARE = 3, 0.4  # a cluster is named after at most so many relations, of so many of its questions
 _STRONGEST = ("positive", "gold", "open", "related", "negative", UNLABELLED)
 
 
@@ -133,8 +135,8 @@ def cluster_rows(
 
 
 def cluster_names(point_facts: PointFacts, clusters: Clusters) -> dict[int, str]:
-    """Return a name for every cluster: the one that people gave it, else the relation of most of its questions, or the
-    two of most, else its characteristic words. Clusters with equal names have their numbers.
+    """Return a name for every cluster: the one that people gave it, else the commonest relations of its questions, else
+    its characteristic words. Clusters with equal names have their numbers.
     """
     names = {
         id: clusters.names.get(id)
@@ -156,13 +158,19 @@ def questions_of_cluster(point_facts: PointFacts, clusters: Clusters, id: int) -
 
 
 def _main_relations(questions: Sequence[Question]) -> str:
-    """Return the one or two relations that most of the questions have; "" if there are none."""
+    """Return the fewest relations, at most MAIN_RELATIONS, that MAIN_SHARE of the questions have; "" if more are needed."""
     counts = Counter(question.relation for question in questions if question.relation)
-    for number in (1, 2):
+    for number in range(1, MAIN_RELATIONS + 1):
         first = counts.most_common(number)
-        if 2 * sum(count for _, count in first) > len(questions):
-            return ", ".join(RELATIONS[id].label if id in RELATIONS else id for id, _ in first)
+        if sum(count for _, count in first) > MAIN_SHARE * len(questions):
+            return ", ".join(_short_label(id) for id, _ in first)
     return ""
+
+
+def _short_label(relation: str) -> str:
+    """Return "located in" for "located in the administrative territorial entity"."""
+    label = RELATIONS[relation].label if relation in RELATIONS else relation
+    return re.split(" the | / ", label)[0]
 
 
 def _success(rows: Sequence[int], point_facts: PointFacts, first_ranks: Mapping[str, int], k: int) -> Estimate:

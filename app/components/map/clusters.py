@@ -103,7 +103,7 @@ def table(map: Map, clusters: Clusters, rows: Sequence[ClusterRow], k: int, open
                 "p",
                 f"Clusters of {map.encoders[0]} in the original space. "
                 + (f"{quantity(loose, 'passage')} outside all clusters. " if loose else "")
-                + "A cluster is named after the relations of most of its questions, else after its most distinctive words "
+                + "A cluster is named after the commonest relations of its questions, else after its most distinctive words "
                 "(log-odds with a prior, Monroe et al.). "
                 f"S@{k}: Success@{k} over the questions with a positive in the cluster; {INTERVAL}.",
                 cls="convention",
