@@ -135,7 +135,7 @@ def _next_step(map: Map, state: Clusters, rows: Sequence[clusters.ClusterRow], c
     worst = clusters.most_missed(rows, run)
     if worst is None:
         return None
-    words = f"See the {quantity(clusters.missed_count(worst, run), 'missed question')} of the cluster {worst.name}"
+    words = f"See the {quantity(clusters.missed_count(worst, run), 'missed question')} of the cluster “{worst.name}”"
     return NextStep(words, url.MAP, parameters=parameters(map, cluster=worst.id + 1))
 
 
@@ -155,7 +155,7 @@ def _answer(map: Map, rows: Sequence[clusters.ClusterRow], colouring: Colouring)
         ""
         if worst is None
         else (
-            f"{run} misses most in the cluster {worst.name}: {clusters.missed_count(worst, run):,} of "
+            f"{run} misses most in the cluster “{worst.name}”: {clusters.missed_count(worst, run):,} of "
             f"{quantity(worst.hits[run].n, 'question')}."
         )
     )
