@@ -21,6 +21,8 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_cache import cached_features
 from blindspot.backend.judges.feature_judge import labels_and_answers_of, reference_questions, settled_labels
 from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.training.adapter_steps import ADAPTER_QUESTIONS, adapter_steps
 from blindspot.backend.training.curve_bench import CurveBench, curve_inputs
 from blindspot.backend.training.forecast_steps import (
     CLEANING_PRIOR,
@@ -41,11 +43,15 @@ USES: dict[str, str] = {
     "reranker": "the reranker, Success@1",
     "evaluation": "the evaluation, half-width of Success@1 on judged questions",
     "gold": "doubtful gold, wrong passages found",
+    "cleaning_retriever": "cleaning for a retriever, an adapter's Success@20",
     "cleaning_reranker": "cleaning for a reranker, Success@1",
 }
 
+MEASURE = {"reranker": "Success@1", "cleaning_retriever": "Success@20", "cleaning_reranker": "Success@1"}
 TOO_EARLY = "It is too early to say what more labels would change; judge about 30 passages of training questions first."
 LIKELY = 0.005  # the least gain that the sentence names although it is not certain
+NO_CHANGE = 0.015
+"""An interval within so much of nothing, in Success, says that cleaning is not expected to change a retriever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,28 @@ class LabelForecast:
 
     @property
     def sentence(self) -> str:
+        """Return a sentence on the use for which labels help most, and on the expected effect of cleaning training
+        sets.
+        """
+        gains, use, is_sure = self._best_use()
+        if not gains:
+            return TOO_EARLY
+        where = USES[use].split(",")[0] if use else ""
+        if is_sure:
+            what = f"labels pay most in {where}: the next {LABELS[-1]} are expected to {_gain_words(use, gains[use])}"
+        else:
+            what = f"no gain of the next {LABELS[-1]} labels is certain"
+            what += f"; likeliest is that in {where} they {_gain_words(use, gains[use])}" if use else ""
+        cleaning = next((each for each in self.uses if each.use == "cleaning_retriever" and each.expected), None)
+        more = (
+            ""
+            if is_sure or "evaluation" in gains
+            else " Judge some dev questions to see what labels give the evaluation."
+        )
+        return f"On this study, {what}{'' if cleaning is None else _cleaning_words(cleaning.expected[-1])}.{more}"
+
+    @property
+    def short_sentence(self) -> str:
         """Return in one sentence whether labels pay in this study, and for which use."""
         gains, use, is_sure = self._best_use()
         if not gains:
@@ -108,7 +136,7 @@ class LabelForecast:
             if each.expected and each.use != "gold"
         }
         sure = {use: gain for use, gain in gains.items() if gain.low > 0}
-        likely = {use: gain for use, gain in gains.items() if gain.value >= LIKELY}
+        likely = {use: gain for use, gain in gains.items() if gain.value >= LIKELY and use != "cleaning_retriever"}
         return gains, max(sure or likely, key=lambda name: gains[name].value, default=""), bool(sure)
 
     @property
@@ -144,7 +172,17 @@ def _gain_words(use: str, gain: Forecast) -> str:
     """What labels do for a use, after "they" or "expected to"."""
     if use == "evaluation":
         return f"narrow the half-width of Success@1 by {_points(gain)}"
-    return f"raise Success@1 by {_points(gain)}"
+    return f"raise {MEASURE[use]} by {_points(gain)}"
+
+
+def _cleaning_words(change: Forecast) -> str:
+    """What cleaning is expected to change; an interval that is wide says that nobody can tell."""
+    interval = f"({_signed_points(change.low)} to {_signed_points(change.high)} points of Success@20)"
+    if change.low > 0 or change.high < 0:
+        return f"; cleaning your training set is expected to {'raise' if change.low > 0 else 'lower'} the retriever {interval}"
+    if max(-change.low, change.high) <= NO_CHANGE:
+        return f"; cleaning your training set is not expected to change the retriever {interval}"
+    return f"; what cleaning your training set would change in the retriever cannot be told yet {interval}"
 
 
 def _points(forecast: Forecast) -> str:
@@ -190,6 +228,7 @@ def forecast_labels(
         _reranker_forecast(data, more, units, seed, bench),
         _evaluation_forecast(bench, more),
         _gold_forecast(bench),
+        _cleaning_retriever(bench, data, by_people, judged, more),
         _cleaning_reranker(data, judged, more, units, seed, bench),
     )
     found = LabelForecast(labels, len(data.questions_with_positive), last_event, uses)
@@ -207,7 +246,6 @@ def stored_forecast(study: Study) -> LabelForecast | None:
     uses = [
         UseForecast(**{**each, "expected": tuple(Forecast(**one) for one in each["expected"])})
         for each in content["uses"]
-        if each["use"] in USES  # older versions also forecast cleaning for a retriever
     ]
     return LabelForecast(**{**content, "uses": tuple(uses)})
 
@@ -270,6 +308,27 @@ def _gold_forecast(bench: CurveBench) -> UseForecast:
         return UseForecast("gold", None, (), "judge about 30 gold passages first", "blindspot batch gold")
     wrong = sum(label != "positive" for label in settled)
     return UseForecast("gold", None, tuple(count_forecast(wrong, len(settled), n) for n in LABELS))
+
+
+def _cleaning_retriever(
+    bench: CurveBench,
+    data: StepLists,
+    by_people: Mapping[str, Mapping[str, int]],
+    judged_mask: np.ndarray,
+    further_labels: list[int],
+) -> UseForecast:
+    use = "cleaning_retriever"
+    if bench.inputs.encoder is None:
+        return UseForecast(use, None, (), "there is no dense index")
+    if len(judged_mask) < FEWEST_QUESTIONS or len(data.lists.questions) < ADAPTER_QUESTIONS:
+        return UseForecast(
+            use, None, (), f"needs {ADAPTER_QUESTIONS} training questions with gold, and labels of {FEWEST_QUESTIONS}"
+        )
+    steps = adapter_steps(bench, Dense(bench.study, bench.inputs.encoder), data, by_people)
+    factors = [m / len(judged_mask) for m in further_labels]
+    return UseForecast(
+        use, None, tuple(step_forecast(steps, factor, CLEANING_PRIOR, bench.units) for factor in factors)
+    )
 
 
 def _cleaning_reranker(
