@@ -9,6 +9,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.judging.cards import Cards
 from blindspot.backend.text.number_words import quantity
 from blindspot.db.labels import Labels
+from blindspot.db.people import SIMULATED
 from blindspot.db.queue import Queue
 from blindspot.db.tags import Tags
 
@@ -29,11 +30,15 @@ def judging_stores(study: Study) -> JudgingStores:
 
 
 def label_count_words(study: Study) -> str:
-    """Say how many labels people gave, as in "600 labels by 2 people": each person's last label of a passage counts
-    once.
+    """Say how many labels there are, as in "600 labels by 2 simulated annotators": each person's last label of a passage
+    counts once.
     """
     by_person = judging_stores(study).labels.label_counts_by_person()
-    return f"{quantity(sum(by_person.values()), 'label')} by {quantity(len(by_person), 'person', 'people')}"
+    simulated = sum(name.endswith(SIMULATED) for name in by_person)
+    people = len(by_person) - simulated
+    givers = [quantity(people, "person", "people")] if people or not simulated else []
+    givers += [quantity(simulated, "simulated annotator")] if simulated else []
+    return f"{quantity(sum(by_person.values()), 'label')} by {' and '.join(givers)}"
 
 
 @lru_cache(maxsize=4)  # asked a dozen times a page; Streamlit's caches take 0.2 ms to make their keys

@@ -47,7 +47,7 @@ def shots(study: Any) -> dict[str, Shot]:
         "judge": ("judge", {}, "iframe, .judge, [data-testid=stBidiComponent]", None),
         "training": ("training", {"set": CLEAN, "before": NOISY}, "#changes", "#changes"),
         "map": ("map", {}, ".js-plotly-plot", None),
-        "quality": ("quality", {}, "table", None),
+        "quality": ("quality", {}, "table.agreement", None),
         "experiments": ("experiments", {}, ".papers", None),
     }  # fmt: skip
 

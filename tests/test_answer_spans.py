@@ -7,7 +7,7 @@ import unicodedata
 import pytest
 from hypothesis import given, settings
 
-from blindspot.backend.text.answers import answer_spans, has_answer, query_spans, rules
+from blindspot.backend.text.answers import answer_spans, has_answer, near_name_spans, query_spans, rules
 from blindspot.backend.text.spans import Normalised, merge_spans
 from tests.plain_answers import (
     STRING_RULES,
@@ -65,6 +65,13 @@ def test_query_words_without_stop_words():
         "ADA",
     ]
     assert query_spans("was it?", "Where was it?") == []
+
+
+def test_names_that_look_like_the_subjects_are_found():
+    text = "Selangbury lies by Selingbury and Selinburg; the selingbery of Newmann and Seligman."
+    assert [text[a:b] for a, b in near_name_spans(text, "Selingbury Newman")] == ["Selangbury", "Selinburg", "Newmann"]
+    assert near_name_spans("Osla and Oslo", "Oslo") == [], "short names look like too many words"
+    assert near_name_spans(text, "") == []
 
 
 @settings(max_examples=200, deadline=None)

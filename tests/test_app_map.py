@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from blindspot.app.components import jobs
-from blindspot.app.components.map.clusters import APART, names_on_map
+from blindspot.app.components.map.clusters import APART, LONGEST_NAME, names_on_map
 from blindspot.app.components.map.data import open_map
 from blindspot.app.components.map.figure import COLOURS, DARK_GREY, FIXED, GREY, SELECTABLE, map_figure, selectable
 from blindspot.backend.core.jobs import request
@@ -31,7 +31,7 @@ from blindspot.backend.maps.colours import (
 )
 from blindspot.backend.maps.edits import clusters_of, rename
 from blindspot.backend.maps.making import make_map
-from blindspot.backend.maps.point_values import facts_of_points
+from blindspot.backend.maps.point_values import cluster_names, facts_of_points
 from blindspot.backend.maps.settings import MapRequest
 from blindspot.backend.retrieval.dense import build_index
 from blindspot.backend.retrieval.retrieve import retrieve
@@ -84,7 +84,7 @@ def test_without_a_map_the_page_says_what_one_is_and_builds_the_index(study, tmp
     monkeypatch.setattr(jobs, "start", lambda opened, asked, *_, **__: started.append(asked))
     bare = make_study(tmp_path / "bare", people())
     page = Page(bare.folder, "map")
-    assert "No maps yet" in page.text
+    assert "No map yet; making one takes a minute or two" in page.text
     page.app.button(key="map-index").click().run()
     assert started == [request(build_index, "minilm")]
     settings = bare.settings_path.read_text()
@@ -128,15 +128,18 @@ def test_the_title_counts_the_misses_that_the_picture_shows(study):
 def test_the_map_names_its_clusters_where_they_do_not_collide(study):
     opened = open_map(study, "one")
     state = clusters_of(opened)
-    names = names_on_map(opened, state, 0)
+    names, named = names_on_map(opened, state, 0), cluster_names(facts_of_points(opened), state)
     assert names and {each.words for each in names} <= {
-        shorten(state.name(id), 28, placeholder=" …") for id in state.ids
+        shorten(name, LONGEST_NAME, placeholder=" …") for name in named.values()
     }
+    asked = np.asarray(opened.coordinates(0))[: opened.shown_questions].tolist()
+    assert all([each.x, each.y] in asked for each in names), "each name is at a question of its cluster"
     extent = np.ptp(np.asarray(opened.coordinates(0)), axis=0).max()
     for one, other in combinations(names, 2):
         assert abs(one.x - other.x) > APART[0] * extent or abs(one.y - other.y) > APART[1] * extent
     last = state.ids[-1]
-    assert names_on_map(opened, state, 0, first=last)[0].words == shorten(state.name(last), 28, placeholder=" …")
+    first = names_on_map(opened, state, 0, first=last)[0]
+    assert first.words == shorten(named[last], LONGEST_NAME, placeholder=" …")
     spec = Page(study.folder, "map", map="one").app.get("plotly_chart")[0].proto.spec
     assert '"name":"place"' in spec.replace(" ", "")
 
@@ -163,14 +166,16 @@ def test_one_map_shows_what_two_runs_find_of_the_same_questions(study, tmp_path)
         {question.id for question, rank in zip(made.questions, made.first_ranks.tolist(), strict=True) if 0 < rank <= 5}
         for made in (measure(both, "tiny-dev"), measure(both, "other-dev"))
     )
-    page = Page(both.folder, "map", map="two")
+    assert "tiny-dev misses" in Page(both.folder, "map", map="two").part("<h1.*?</h1>")[0], (
+        "one run until two are chosen"
+    )
+    page = Page(both.folder, "map", map="two", against="other-dev")
     assert page.part("<h1.*?</h1>") == [
         f"other-dev finds {len(other - tiny)} of the {40 - len(tiny)} questions that tiny-dev misses in the top 5"
     ]
     assert f"It misses {len(tiny - other)} that tiny-dev finds" in page.text
     spec = page.app.get("plotly_chart")[0].proto.spec
     assert "fixed: only other-dev finds" in spec and "still missed" in spec
-    assert page.app.selectbox(key="url-against").value == "other-dev"
     name, count = re.search(r"tiny-dev misses most in the cluster (.+): (\d+) of \d+ questions", page.text).groups()
     words, address = page.next_step()
     assert words.startswith(f"Next: see the {count} missed question") and words.endswith(f" of the cluster {name}")
@@ -180,9 +185,9 @@ def test_one_map_shows_what_two_runs_find_of_the_same_questions(study, tmp_path)
     )
     assert len(listed) == int(count) and not tiny.intersection(listed)
     assert opened.next_step()[1] == f"question?question={listed[0]}&a=tiny-dev&b=other-dev&k=5"
-    alone = Page(both.folder, "map", map="two", against="no other run")
-    assert (
-        "tiny-dev misses" in alone.part("<h1.*?</h1>")[0] and "fixed" not in alone.app.get("plotly_chart")[0].proto.spec
+    alone = Page(both.folder, "map", map="two").app.get("plotly_chart")[0].proto.spec
+    assert "fixed" not in alone and f"missed in {name[1:-1]}" in alone, (
+        "the missed questions of the named cluster have rings"
     )
 
 
@@ -328,7 +333,7 @@ def test_a_cluster_is_opened_renamed_and_the_change_undone(study):
     page.app.text_input(key=f"map-rename-{first}-0").set_value("skiers & <b>bakers</b>")
     page.app.button(key="map-rename").click()
     again(page, study)
-    assert "Renamed." in page.text and f"{first + 1} · skiers & <b>bakers</b>" in page.text
+    assert "Renamed." in page.text and "skiers & <b>bakers</b>" in page.text
     page.app.button(key="map-undo").click()
     again(page, study)
     assert "Undone." in page.text and "bakers</b>" not in page.text

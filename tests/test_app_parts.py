@@ -54,6 +54,14 @@ def test_the_excerpt_begins_with_the_answers_sentence():
     assert text[start:].startswith("He lived in Oslo") and end < len(text)
 
 
+def test_the_excerpt_shows_the_subject_with_the_answer_nearest_to_it():
+    text = "Oslo again. " + "Filler here. " * 40 + "Ada was young. She was born in Oslo. " + "More filler. " * 40
+    answers = [(0, 4), (at := text.rindex("Oslo"), at + 4)]
+    low, high = excerpt(text, answers, [], [(text.index("Ada"), text.index("Ada") + 3)])
+    assert "Ada was young. She was born in Oslo." in text[low:high]
+    assert "Oslo again" in text[slice(*excerpt(text, answers, [], [(len(text) - 5, len(text) - 2)]))], "none is near"
+
+
 def test_without_an_answer_the_excerpt_goes_where_the_questions_words_stand():
     text = "Nothing is here at all. " * 20 + "Alan Turing was born in a house. " + "And so on and on. " * 16
     words = [(text.index(word), text.index(word) + len(word)) for word in ("Alan", "Turing", "born")]

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.retrieval import bm25
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.people import People
@@ -44,9 +45,9 @@ def test_each_page_says_where_one_is_and_what_comes_next(study):
 
 
 def ticks(page: Page) -> dict[str, str]:
-    """The steps with a tick, by title, with the class of the step."""
-    items = re.findall(r'<li(?: class="([^"]*)")?[^>]*>(.*?)</li>', page.html, re.DOTALL)
-    return {re.sub("<[^>]+>", "", each).lstrip("✓ 0123456789"): cls for cls, each in items if "✓" in each}
+    """The steps with a tick, by title, with what the tick's title says."""
+    items = re.findall(r'<li(?: class="(?:now|done)")?(?: title="([^"]*)")?[^>]*>(.*?)</li>', page.html, re.DOTALL)
+    return {re.sub("<[^>]+>", "", each).lstrip("✓ 0123456789"): words for words, each in items if "✓" in each}
 
 
 def test_a_step_is_done_by_this_person_or_by_others(study, tmp_path):
@@ -59,10 +60,25 @@ def test_a_step_is_done_by_this_person_or_by_others(study, tmp_path):
         People(judged.labels_path).add(name, "annotator")
     say(judged, "ann", asked[0].id, {"p2": "negative"})
     mine, theirs = (ticks(Page(judged.folder, "experiments", name)) for name in ("ann", "ben"))
-    assert mine == {"See the failure": "now", "Look at questions": "done", "Judge": "done"}
-    assert theirs == {"See the failure": "now", "Look at questions": "done others", "Judge": "done others"}
-    assert Page(judged.folder, "experiments", "ben").html.count('title="Done by others"') == 2
-    assert ticks(Page(study.folder, "question")) == {"See the failure": "done", "Look at questions": "now"}
+    assert mine == {"See the failure": "Done", "Look at questions": "Done by you", "Judge": "Done by you"}
+    assert theirs == {"See the failure": "Done", "Look at questions": "Done by others", "Judge": "Done by others"}
+    assert ticks(Page(study.folder, "question")) == {"See the failure": "Done", "Look at questions": "Done by you"}
+    html = Page(judged.folder, "experiments", "ben").html
+    assert "✓ </span><a" in html and not re.search(r"✓ </span><span[^>]*>[0-9] </span><a", html), "no number by a tick"
+
+
+def test_judging_is_not_done_while_questions_of_an_open_batch_wait(tmp_path):
+    waiting = make_study(tmp_path / "waiting", passages := people(30), asked := births(passages))
+    bm25.build_index(waiting, threads=1)
+    for name in ("bm25-dev", "shallow"):
+        retrieve(waiting, "bm25", split="dev", k=5, name=name)
+    People(waiting.labels_path).add("ann", "lead")
+    say(waiting, "ann", asked[0].id, {"p2": "negative"})
+    assert "Judge" in ticks(Page(waiting.folder, "experiments", "ann"))
+    make_batch(waiting, "first", ["bm25-dev"], size=3, splits=["dev"])
+    assert "Judge" not in ticks(Page(waiting.folder, "experiments", "ann"))
+    assert 'data-after="judging"' in Page(waiting.folder, "judge", "ann").html, "Next waits for the last question"
+    assert 'data-after="judging"' not in Page(waiting.folder, "team", "ann").html
 
 
 def test_the_menu_stands_in_groups_that_follow_the_path(study):

@@ -73,18 +73,24 @@ def test_only_who_may_see_others_sees_it(study):
     assert "labels by" in Page(study, "ada").text and "labels by" in Page(study, "lea").text
 
 
-def test_disagreements_stand_first_and_hide_names(study):
+def disagreements(page: Page) -> str:
+    """The text of the panel of disagreements."""
+    return words(page.html[page.html.index("<h2>Disagreements") : page.html.index("<h2>Annotators")])
+
+
+def test_disagreements_follow_the_agreement_and_hide_names(study):
     found = quality(study)
     page = Page(study)
-    assert (
-        f"Disagreements {sum(len(each.passages) for each in found.disputes)} passages of {len(found.disputes)} questions"
-        in page.text
-    )
-    ids = re.findall(r'href="judge\?adjudicate=1&amp;question=([^"]*)"[^>]*aria-label', page.html)
-    assert ids == [each.question for each in found.disputes[:8]]
-    disagreements = words(page.html[: page.html.index("Agreement")])
-    assert "positive ×1" in disagreements and not any(name in disagreements.split() for name in ("ann", "ben", "cid"))
-    shown = words(Page(study, names=1).html.split("Agreement")[0])
+    assert f"Disagreements on {len(found.disputes)} questions" in page.text
+    assert page.text.count(f"Settle {sum(len(each.passages) for each in found.disputes)} passages") == 1
+    ids = re.findall(r'href="judge\?adjudicate=1&amp;question=([^"]*)"[^>]*title', page.html)
+    assert ids == [each.question for each in found.disputes[:8]], "each row leads to its question"
+    heads = re.findall("<h2>(.*?)(?:</h2>|<span)", page.html)
+    assert heads.index("False negatives among unlabelled passages") < heads.index("Agreement")
+    assert heads.index("Agreement") < heads.index("Disagreements ")
+    assert "positive" in disagreements(page) and "×1" not in page.text
+    assert not any(name in disagreements(page).split() for name in ("ann", "ben", "cid"))
+    shown = disagreements(Page(study, names=1))
     votes = found.disputes[0].passages[0].votes
     assert all(f"{label} {', '.join(people)}" in shown for label, people in votes.items())
 
@@ -105,10 +111,11 @@ def test_figures_of_agreement_and_of_people_are_those_of_the_store(study):
     assert page.rows("four labels") == [said]
     rate = audit(study).overall.positive
     assert re.search("<h1>(.*?)</h1>", page.html)[1] == (
-        f"Annotators agree with an alpha of {four.value:.2f} ({four.low:.2f} to {four.high:.2f}, {four.passages:,} passages); "
-        f"{100 * rate.value:.1f}% ({100 * rate.low:.1f}–{100 * rate.high:.1f}%, {rate.passages:,} passages) of the unlabelled "
-        "passages answer their question."
+        f"{100 * rate.value:.1f}% of the unlabelled passages answer their question "
+        f"(95%: {100 * rate.low:.1f} to {100 * rate.high:.1f}, n = {rate.passages:,})"
     )
+    agree = f"Annotators agree with alpha {four.value:.2f} ({four.low:.2f} to {four.high:.2f}, {four.passages:,} passages); "
+    assert agree in page.text
     assert len(page.rows("ann and ben")) == 1
     ann = next(each for each in found.work if each.name == "ann")
     row = [each for each in page.rows("ann ") if "and" not in each][0]

@@ -43,4 +43,4 @@ def test_who_came_by_the_network_has_no_such_button(tmp_path):
     study = hand_made_study(tmp_path / "study")
     People(study.labels_path).add("Lea", "lead")
     page = Page(study.folder, "team", "Lea")
-    assert "Let others in" not in [each.label for each in page.app.button]
+    assert "door" not in [each.key for each in page.app.button]

@@ -103,10 +103,10 @@ def test_agreement_in_words_names_the_label_that_most_disputes_are_about(study):
     assert words.label == "related" and words.sentence == f"alpha {found.together.four.value:.2f}: weak"
     assert (
         words.detail
-        == "4 disagreements of two people: 2 related against negative, 1 positive against related, 1 positive against negative."
+        == "4 disagreements between two annotators: 2 related against negative, 1 positive against related, 1 positive against negative."
     )
     page = Page(study.folder, "team", "Lea").text
-    assert f"Agreement: {words.sentence}; most disputes are about related . 4 disagreements" in page
+    assert f"They agree with {words.sentence}. Most disputes are about related." in page
 
 
 def test_disputes_that_are_about_no_label_in_particular_name_none():
@@ -129,7 +129,7 @@ def test_a_batch_whose_questions_are_all_done_says_so(study):
         for who in ("Ann", "Ben"):
             judge(study, who, f"q{number}", {"answer0": "positive"})
     text = Page(study.folder, "team", "Lea").text
-    assert "b1 done, 7 questions" in text and "7 of 7 questions" not in text
+    assert "Labelling is done." in text and "b1 7 7 questions –" in text
 
 
 def test_the_team_page_is_the_lead_s(study):
@@ -139,6 +139,6 @@ def test_the_team_page_is_the_lead_s(study):
     assert {button.label for button in page.app.button} >= {"Pause", "Create link", "Create batch", "Close"}
     assert "Ann" in page.text and "Ben" in page.text and "b1" in page.text
     assert "Judge your 7 questions" in page.text and "judge" in page.links()
-    assert page.text.index("Progress") < page.text.index("0 of 7 questions done") < page.text.index("People")
+    assert page.text.index("Progress") < page.text.index("b1 0 7 questions") < page.text.index("People")
     Queue(study.labels_path).set_state("b1", "closed", actor="Lea")
     assert "Judge your" not in Page(study.folder, "team", "Lea").text

@@ -83,6 +83,8 @@ function open(hit) {
 function jumpTo(id) {
   const hit = document.getElementById(id);
   if (!hit) return;
+  const tabs = hit.closest(".lists")?.querySelector(".list-tabs");
+  if (tabs) tabs.open = hit.dataset.side === "b";          // a narrow window shows one list at a time
   hit.scrollIntoView({ block: "center", behavior: "smooth" });
   hit.focus({ preventScroll: true });
   hit.classList.remove("flash");

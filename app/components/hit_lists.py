@@ -12,7 +12,7 @@ from blindspot.app.components.judge_marks import JudgeMark
 from blindspot.app.components.marks import answer_badge, gold_badge, letter
 from blindspot.app.components.read_answer import ReadAnswer, frame_answer, read_badge
 from blindspot.app.markup import Html, div, join, span, tag, text
-from blindspot.backend.text.answers import answer_spans, has_answer, query_spans, rule_for
+from blindspot.backend.text.answers import answer_spans, has_answer, near_name_spans, query_spans, rule_for
 from blindspot.backend.text.spans import Span, excerpt, split_at_spans
 from blindspot.db.records import Hits, Passage, Question
 
@@ -77,6 +77,8 @@ def side_by_side(
     ]
     if len(columns) == 2:
         columns.insert(1, div(cls="gutter", aria_hidden="true"))
+        tabs = (span(letter(each.run_side), " ", each.name, cls=each.run_side) for each in lists)
+        columns.insert(0, tag("details", tag("summary", *tabs), cls="list-tabs"))  # a narrow window shows one list
     return div(*columns, cls="lists single" if len(lists) == 1 else "lists" if len(lists) == 2 else "lists many")
 
 
@@ -199,20 +201,26 @@ class _Marked:
     answers: list[Span]
     word_spans: list[Span]
     holds_answer: bool
+    names: list[Span]  # the question's subject, or words of its name
+    near: list[Span]  # names that look like the subject's
 
     @classmethod
     def from_passage(cls, passage: Passage, question: Question, rule: str) -> _Marked:
         rule = rule_for(question, rule)
         holds = bool(question.answers) and has_answer(passage.text, question.answers, rule, passage.title)
         spans = answer_spans(passage.text, question.answers, rule) if question.answers else []
-        return cls(passage, spans, query_spans(passage.text, question.text), holds)
+        words, subject = query_spans(passage.text, question.text), question.subject or ""
+        names = answer_spans(passage.text, [subject]) if subject else []
+        names = names or query_spans(passage.text, subject)
+        return cls(passage, spans, words, holds, names, near_name_spans(passage.text, subject))
 
     def body(self, reader_span: Span | None = None) -> Html:
         """The text, shortened to an excerpt around the reader's answer or the first known answer; a click shows all of
         it.
         """
         whole = self.passage.text
-        start, end = excerpt(whole, self.answers if reader_span is None else [reader_span], self.word_spans)
+        shown_answers = self.answers if reader_span is None else [reader_span]
+        start, end = excerpt(whole, shown_answers, self.word_spans, self.names)
         pieces = [("rest", 0, start), ("", start, end), ("rest", end, len(whole))]
         shown = [
             span(
@@ -238,14 +246,16 @@ class _Marked:
         """
         whole = self.passage.text
         if reader_span is None or reader_span[0] < low or reader_span[1] > high:
-            return highlighted_text(whole, low, high, self.answers, self.word_spans)
+            return highlighted_text(whole, low, high, self.answers, self.word_spans, self.near)
         before, inside, after = (
-            highlighted_text(whole, *ends, self.answers, self.word_spans)
+            highlighted_text(whole, *ends, self.answers, self.word_spans, self.near)
             for ends in ((low, reader_span[0]), reader_span, (reader_span[1], high))
         )
         return join(before, frame_answer(inside), after)
 
 
-def highlighted_text(whole: str, low: int, high: int, answers: Sequence[Span], word_spans: Sequence[Span]) -> Html:
-    cut = split_at_spans(whole, low, high, answers, word_spans)
+def highlighted_text(
+    whole: str, low: int, high: int, answers: Sequence[Span], word_spans: Sequence[Span], near: Sequence[Span] = ()
+) -> Html:
+    cut = split_at_spans(whole, low, high, answers, word_spans, near)
     return join(*(tag("mark", piece, cls=kind) if kind else text(piece) for piece, kind in cut))

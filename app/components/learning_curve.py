@@ -95,7 +95,8 @@ def _panel(open_study: Study, place: str) -> None:
             is_tab = place == "training" and has_labels
             _forecast_button(open_study, place, primary=is_tab and not has_forecast)
             _button(open_study, lacking, place, primary=is_tab and has_forecast and not points)
-            asked = person is not None and st.button("What did my labels change?", key=f"own-labels-{place}")
+            has_own = person is not None and judging_stores(open_study).labels.has_labelled(person.name)[0]
+            asked = has_own and st.button("What did my labels change?", key=f"own-labels-{place}")
         if person is not None:
             _own_part(open_study, person.name, f"own-labels-{place}-lines", asked)
 

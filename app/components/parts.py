@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from blindspot.app import hidden_questions, who
 from blindspot.app.components.marks import notice
@@ -58,9 +59,20 @@ def parts_panel(
         if kind == "run" and may_export:
             download_row(study, "report", "report", "Download a report on all runs")
         if may_manage:
-            _describe(study, kind, name)
-            _rename_or_delete(study, kind, name)
+            part_forms(study, kind, name)
             further_form()
+
+
+def part_forms(study: Study, kind: str, name: str, is_narrow: bool = False) -> None:
+    """Show the forms that describe, rename and delete a part to those who may. is_narrow: with one field a line."""
+    if who.may(study.labels_path, parts.ACTION):
+        _describe(study, kind, name, is_narrow)
+        _rename_or_delete(study, kind, name, is_narrow)
+
+
+def _fields(widths: Sequence[float], is_narrow: bool) -> Sequence[DeltaGenerator]:
+    """Return a place for each field of a form, beside each other or below each other."""
+    return [st.container() for _ in widths] if is_narrow else st.columns(widths, vertical_alignment="bottom")
 
 
 def download_row(study: Study, kind: str, name: str, label: str = "Download") -> None:
@@ -81,10 +93,10 @@ def download_row(study: Study, kind: str, name: str, label: str = "Download") ->
         st.download_button(label, file_content, f"{name}.{format}", key=key, on_click="ignore")
 
 
-def _describe(study: Study, kind: str, name: str) -> None:
+def _describe(study: Study, kind: str, name: str, is_narrow: bool) -> None:
     about = Descriptions(study.labels_path).description_of(kind, name)
     with st.form(f"describe-{kind}-{name}", border=False, enter_to_submit=False):
-        columns = st.columns([4, 2.5, 1.2], vertical_alignment="bottom")
+        columns = _fields([4, 2.5, 1.2], is_narrow)
         text = columns[0].text_input("Description", about.text, max_chars=2000)
         keywords = columns[1].text_input("Keywords", ", ".join(about.keywords), help="Words separated by commas.")
         with columns[2]:
@@ -98,7 +110,7 @@ def _describe(study: Study, kind: str, name: str) -> None:
         )
 
 
-def _rename_or_delete(study: Study, kind: str, name: str) -> None:
+def _rename_or_delete(study: Study, kind: str, name: str, is_narrow: bool) -> None:
     found = dependents(study, kind, name)
     if found:
         show(
@@ -109,7 +121,7 @@ def _rename_or_delete(study: Study, kind: str, name: str) -> None:
             tag("ul", *(tag("li", each.sentence_part) for each in found), cls="soft"),
         )
     with st.form(f"rename-{kind}-{name}", border=False, enter_to_submit=False):
-        columns = st.columns([4, 1.6, 1.2, 1.2], vertical_alignment="bottom")
+        columns = _fields([4, 1.6, 1.2, 1.2], is_narrow)
         new = columns[0].text_input("New name", name, max_chars=64)
         confirmed = columns[1].checkbox(
             "I am sure", help=f"Needed to delete{', and to rename what other parts name' if found else ''}."

@@ -25,27 +25,28 @@ from blindspot.backend.checking.jobs import cleaned_file
 from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.pairs import default_pair
-from blindspot.backend.upkeep.study_path import STEPS, NextStep, PathState
+from blindspot.backend.upkeep.study_path import STEPS, NextStep, PathState, PathStep
 from blindspot.db.people import Person
 
 
 class Stop(NamedTuple):
     """A step: its title, the pages on which people do it, whether this person has done it, how to do it if that is
-    possible now, and whether others have done it.
+    possible now, and the title of its tick; "" for no tick. The tick says more than `is_done`: others may have done
+    the step, and a step of which something is left has none.
     """
 
     title: str
     pages: tuple[str, ...]
     is_done: bool
     next: NextStep | None
-    is_done_by_others: bool = False
+    tick: str
 
     @property
     def address(self) -> str | None:
         return None if self.next is None else href(self.next)
 
 
-SEE, JUDGE, CHANGE = 0, 2, 5  # places of steps; after "See the change" the loop begins again with judging
+SEE, LOOK, JUDGE, CHANGE = 0, 1, 2, 5  # places of steps; after "See the change" the loop begins again with judging
 JUDGE_A_FILE = 1  # among the steps of a check
 _VIEWED = "question-viewed"
 _place_of_next: ContextVar[list[DeltaGenerator] | None] = ContextVar("place of the next step", default=None)
@@ -79,7 +80,8 @@ def path_above(open_study: Study, page: str, person: Person | None) -> Iterator[
         show(tag("div", tag("ol", *items), cls="path", role="navigation", aria_label="The path"))
         unfilled = [st.container()]
     if has_end or here not in (SEE, CHANGE):
-        _show_next(unfilled, following)
+        # Who judges does not leave before the last question: the step shows when there is none.
+        _show_next(unfilled, following, is_after_judging=page == "Judge" and not has_end)
     token = _place_of_next.set(unfilled)
     try:
         yield
@@ -95,12 +97,13 @@ def lead_to(following: NextStep | None) -> None:
     _show_next(_place_of_next.get() or [], following)
 
 
-def _show_next(placeholders: list[DeltaGenerator], following: NextStep | None) -> None:
+def _show_next(placeholders: list[DeltaGenerator], following: NextStep | None, is_after_judging: bool = False) -> None:
     """Show a next step in its place, unless another is there."""
     if following is not None and placeholders:
         words = f"Next: {following.label[:1].lower()}{following.label[1:]}"
+        after = "judging" if is_after_judging else None
         with placeholders.pop():
-            show(link(span(words), href(following), cls="next", data_key=">", title="Key: >"))
+            show(link(span(words), href(following), cls="next", data_key=">", title="Key: >", data_after=after))
 
 
 def next_step(steps: Sequence[Stop], current_stop: int, page: str, has_end: bool = False) -> NextStep | None:
@@ -138,19 +141,18 @@ def home_step(open_study: Study, person: Person | None) -> NextStep | None:
 
 
 def _stop_item(number: int, stop_count: int, stop: Stop, is_here: bool) -> Html:
-    """Return one step. A narrow screen shows the current step only, as "Step 2 of 6"."""
-    by_others = stop.is_done_by_others and not stop.is_done
-    is_done = stop.is_done or by_others
-    mark = "✓ " if is_done and not is_here else f"{number + 1} "
-    place = span(mark, cls="place", data_of=stop_count if is_here else None)
+    """Return one step, with a tick if it is done, else with its number. A narrow screen shows the current step only, as
+    "Step 2 of 6".
+    """
+    tick = span("✓ ", cls="tick") if stop.tick else ""
+    place = span(f"{number + 1} ", cls="place", data_of=stop_count if is_here else None)
     return tag(
         "li",
-        span("✓ ", cls="tick") if is_done and is_here else "",
-        place,
+        tick,
+        place if is_here or not stop.tick else "",
         stop.title if is_here or stop.address is None else link(stop.title, stop.address),
-        cls=" ".join(filter(None, ("now" if is_here else "done" if is_done else "", "others" if by_others else "")))
-        or None,
-        title="Done by others" if by_others else None,
+        cls="now" if is_here else "done" if stop.tick else None,
+        title=stop.tick or None,
         aria_current="step" if is_here else None,
     )
 
@@ -159,8 +161,10 @@ def _current_stop(open_study: Study, steps: Sequence[Stop], page: str) -> int:
     """Return the step of a page; -1 if it belongs to none."""
     if page == "Check" and (url.value("step") or (is_check(open_study) and steps[JUDGE_A_FILE].is_done)):
         return 2
-    runs = study.shown_runs(open_study)
-    if page == "Compare" and {runs[each].get("retriever") for each in _pair(runs)} & set(study.models(open_study)):
+    runs, trained = study.shown_runs(open_study), set(study.models(open_study))
+    if page == "Compare" and {runs[each].get("retriever") for each in _pair(runs)} & trained:
+        return CHANGE
+    if page == "Map" and runs.get(url.value("against"), {}).get("retriever") in trained:
         return CHANGE
     if page == "Training" and tabs.current() == "models":
         return 4
@@ -202,9 +206,21 @@ def _stops(open_study: Study, page: str, person: Person | None) -> list[Stop]:
         lambda action: who.has_right(person, action),
     )
     return [
-        Stop(step.title, step.pages, step.is_done(state), step.next(state), step.is_done_by_others(state))
+        Stop(step.title, step.pages, step.is_done(state), step.next(state), _tick(open_study, step, state))
         for step in STEPS
     ]
+
+
+def _tick(open_study: Study, step: PathStep, state: PathState) -> str:
+    """Say by whom a step is done; "" if it is not, or if questions of open batches wait to be judged."""
+    waits = step is STEPS[JUDGE] and any(
+        batch.done < batch.questions for batch in judging_stores(open_study).queue.batches() if batch.state == "open"
+    )
+    if waits:
+        return ""
+    if step.is_done(state):
+        return "Done by you" if step in STEPS[LOOK : JUDGE + 1] else "Done"
+    return "Done by others" if step.is_done_by_others(state) else ""
 
 
 def _check_stops(open_study: Study) -> list[Stop]:
@@ -217,8 +233,8 @@ def _check_stops(open_study: Study) -> list[Stop]:
         rule = NextStep("See the rate and the rule", url.CHECK, "blindspot open", parameters)
         file = NextStep("Write the file", url.CHECK, "blindspot open", RULE_STEP) if found.judged else None
     return [
-        Stop("See the facts", ("Check",), True, NextStep("See the facts", url.CHECK, "blindspot open")),
-        Stop("Judge", ("Judge", "Question"), found.is_enough, judge),
-        Stop("Choose the rule", (), is_written, rule),
-        Stop("Write the file", (), is_written, file),
+        Stop("See the facts", ("Check",), True, NextStep("See the facts", url.CHECK, "blindspot open"), "Done"),
+        Stop("Judge", ("Judge", "Question"), found.is_enough, judge, "Done" if found.is_enough else ""),
+        Stop("Choose the rule", (), is_written, rule, "Done" if is_written else ""),
+        Stop("Write the file", (), is_written, file, "Done" if is_written else ""),
     ]

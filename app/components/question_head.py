@@ -40,9 +40,11 @@ def question_head(question: Question, frequency_source: str | None, with_answers
                 f"{question.bucket}",
             )
         )
-    facts.append(_fact("set", set_label(question.dataset, question.split)))
-    facts.append(_fact("id", question.id))
     return div(tag("h1", question.text), *finding, tag("dl", *facts), cls="question-head")
+
+
+def set_and_id(question: Question) -> Html:
+    return tag("p", f"{set_label(question.dataset, question.split)} · {question.id}", cls="soft")
 
 
 def _fact(name: object, value: object) -> Html:

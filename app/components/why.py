@@ -21,6 +21,8 @@ from blindspot.backend.text.number_words import quantity
 from blindspot.db.records import Question
 
 MARGIN = "Score of the top passage minus score of the gold passage, in the run's own unit"
+WORDY = ("top passage", "question words: top passage", "question words: gold")
+COLUMNS = ("gold rank", "gold score", "margin", WORDY[0], "contains an answer", *WORDY[1:])
 NEAR = (
     "Nearest neighbours of the gold passage among the stored vectors. If many are alike, the encoder cannot "
     "distinguish the gold passage"
@@ -88,25 +90,18 @@ def why_panel(study: Study, question: Question, runs: Sequence[str], rule: str =
 
 
 def _standings(explanation: MissExplanation, runs: Sequence[str]) -> Html:
-    heads = (
-        "",
-        "gold rank",
-        "gold score",
-        term("margin", MARGIN),
-        "top passage",
-        "contains an answer",
-        "question words: top passage",
-        "question words: gold",
-    )
     lines = [
         _run_line(explanation, standing, "ab"[runs.index(standing.run)] if runs.index(standing.run) < 2 else "")
         for standing in explanation.standings
     ]
-    head = tag(
-        "tr",
-        *(tag("th", words, scope="col", cls="left" if i in (0, 4, 6, 7) else None) for i, words in enumerate(heads)),
+    heads = (
+        tag("th", term(name, MARGIN) if name == "margin" else name, scope="col", cls="left" if name in WORDY else None)
+        for name in COLUMNS
     )
-    return div(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures groups"), cls="scrolling")
+    head = tag("tr", tag("th", "", scope="col"), *heads)
+    return div(
+        tag("table", tag("thead", head), tag("tbody", *lines), cls="figures groups stacked-rows"), cls="scrolling"
+    )
 
 
 def _run_line(explanation: MissExplanation, standing: GoldRank, run_side: str) -> Html:
@@ -114,20 +109,22 @@ def _run_line(explanation: MissExplanation, standing: GoldRank, run_side: str) -
     winner = "–" if standing.winner is None else explanation.passages[standing.winner].title or "untitled"
     share = 0.0 if standing.winner is None else explanation.namesake.get(standing.winner, 0.0)
     namesake = span(f" another entity, shares {100 * share:.0f}% of the subject's name", cls="soft") if share else ""
+    cells: tuple[object, ...] = (
+        f"{standing.rank:,}" if standing.rank else f"not in top {standing.k}",
+        _number(standing.score),
+        _number(standing.margin),
+        span(winner, namesake),
+        "–" if standing.winner is None else "yes" if explanation.holds_answer[standing.winner] else "no",
+        _shared_words(explanation.words.get(standing.winner) if standing.winner is not None else None),
+        _shared_words(explanation.words.get(gold) if gold is not None else None),
+    )
     return tag(
         "tr",
         tag("th", letter(run_side) if run_side else "", " ", standing.run, scope="row"),
-        tag("td", f"{standing.rank:,}" if standing.rank else f"not in top {standing.k}"),
-        tag("td", _number(standing.score)),
-        tag("td", _number(standing.margin)),
-        tag("td", winner, namesake, cls="left"),
-        tag("td", "–" if standing.winner is None else "yes" if explanation.holds_answer[standing.winner] else "no"),
-        tag(
-            "td",
-            _shared_words(explanation.words.get(standing.winner) if standing.winner is not None else None),
-            cls="left",
+        *(
+            tag("td", cell, cls="left" if name in WORDY else None, data_name=name)
+            for name, cell in zip(COLUMNS, cells, strict=True)
         ),
-        tag("td", _shared_words(explanation.words.get(gold) if gold is not None else None), cls="left"),
     )
 
 

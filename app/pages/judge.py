@@ -65,15 +65,16 @@ def page() -> None:
     if person.paused:
         show(notice(f"A lead has paused {person.name}, who gets no more questions until a lead lifts the pause."))
     st.fragment(_judge)(opened, stores, person)
-    if not any(batch.state == "open" for batch in stores.queue.batches()):
+    batches = stores.queue.batches()
+    if not any(batch.state == "open" for batch in batches):
         show(div(new_batch_button(opened), cls="below-judge"))
-    curve_panel(opened, "judge")
+    if batches or stores.labels.last_event:
+        curve_panel(opened, "judge")
     further = []
-    if person.is_allowed("adjudicate") and (
-        open_now := stores.labels.disputed_questions(excluded_questions=stores.queue.hidden_questions(person.name))
+    if person.is_allowed("adjudicate") and stores.labels.disputed_questions(
+        excluded_questions=stores.queue.hidden_questions(person.name)
     ):
-        words = f"Settle {quantity(len(open_now), 'question')} in dispute"
-        further.append(link(words, url.href(url.JUDGE, {"adjudicate": 1}), cls="quiet"))
+        further.append(link("Settle disagreements", url.href(url.JUDGE, {"adjudicate": 1}), cls="quiet"))
     if person.is_allowed("make batches"):
         further.append(link("Batches, people and their progress", url.TEAM, cls="quiet"))
     show(div(div(*further, cls="foot"), cls="below-judge"))

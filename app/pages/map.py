@@ -16,17 +16,16 @@ from blindspot.app import study as opened_study
 from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.map import clusters, form, selection
 from blindspot.app.components.map.data import MapPoints, first_hits, known_of, open_map, points, runs_over
-from blindspot.app.components.map.figure import held_figure, selectable
+from blindspot.app.components.map.figure import PlaceName, held_figure, selectable
 from blindspot.app.components.map.link import map_link
 from blindspot.app.components.map.parts import address, opened_point, parameters, quality_line, spread_table, warnings
-from blindspot.app.components.marks import choices_fold, empty, notice, relation_label
+from blindspot.app.components.marks import choices_fold, notice, relation_label
 from blindspot.app.components.message import show_last_message
 from blindspot.app.components.parts import parts_panel
 from blindspot.app.components.path_bar import lead_to
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
 from blindspot.app.markup import div, link, show, tag
-from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.evaluation.saved_selections import saved_selection
 from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.maps.colours import (
@@ -41,7 +40,9 @@ from blindspot.backend.maps.colours import (
     hits_of_two,
 )
 from blindspot.backend.maps.edits import Clusters, clusters_of
+from blindspot.backend.maps.selection import QUESTION
 from blindspot.backend.maps.stored import Map, maps_of
+from blindspot.backend.maps.values import cluster_names
 from blindspot.backend.text.number_words import quantity
 from blindspot.backend.upkeep.study_path import NextStep
 from blindspot.db.question_table import rows_of
@@ -78,7 +79,7 @@ def page() -> None:
             if run is not None:
                 url.select("Run", "run", runs, runs[0], forget=("against",))
         with columns[3]:
-            other = _second_run(map, runs, run) if run is not None and colour.name == "hit" else None
+            other = _second_run(runs, run) if run is not None and colour.name == "hit" else None
         with columns[4]:
             k = _chosen_k()
         with columns[5]:
@@ -96,8 +97,8 @@ def page() -> None:
     with head:
         _answer(map, rows, coloured)
         show(choices_fold(f"map {name}, by {colour.title}, k = {k}"))
-    worst = clusters.most_missed(rows, run) if run is not None else None
-    _picture(map, state, coloured, view, None if worst is None else worst.id)
+    worst = clusters.most_missed(rows, run) if run is not None and colour.name == "hit" else None
+    _picture(map, state, coloured, view, worst)
     clusters.table(map, state, rows, k, _open_cluster(state))
     statistics = tag("summary", "Statistics: how far the map can be trusted, and the spread of each group")
     show(tag("details", statistics, quality_line(map), spread_table(map), cls="panel fold"))
@@ -113,6 +114,14 @@ class Colouring(NamedTuple):
     k: int
 
 
+class Marks(NamedTuple):
+    """What is marked on the map: the points with rings, by id; what the legend says of them; and the names of clusters."""
+
+    ringed: frozenset[str]
+    rings: str
+    names: tuple[PlaceName, ...]
+
+
 def _next_step(map: Map, state: Clusters, rows: Sequence[clusters.ClusterRow], colouring: Colouring) -> NextStep | None:
     """Return the step to the missed questions of the cluster that the answer names, or of the open cluster."""
     colour, run, other, k = colouring
@@ -126,7 +135,7 @@ def _next_step(map: Map, state: Clusters, rows: Sequence[clusters.ClusterRow], c
     worst = clusters.most_missed(rows, run)
     if worst is None:
         return None
-    words = f"See the {quantity(clusters.missed_count(worst, run), 'missed question')} of the cluster {worst.name}"
+    words = f"See the {quantity(clusters.missed_count(worst, run), 'missed question')} of the cluster “{worst.name}”"
     return NextStep(words, url.MAP, parameters=parameters(map, cluster=worst.id + 1))
 
 
@@ -146,7 +155,7 @@ def _answer(map: Map, rows: Sequence[clusters.ClusterRow], colouring: Colouring)
         ""
         if worst is None
         else (
-            f"{run} misses most in the cluster {worst.name}: {clusters.missed_count(worst, run):,} of "
+            f"{run} misses most in the cluster “{worst.name}”: {clusters.missed_count(worst, run):,} of "
             f"{quantity(worst.hits[run].n, 'question')}."
         )
     )
@@ -170,17 +179,10 @@ def _answer(map: Map, rows: Sequence[clusters.ClusterRow], colouring: Colouring)
     show(tag("h1", f"{other} finds ", found, of_missed), tag("p", "It misses ", lost, ". ", where))
 
 
-def _second_run(map: Map, runs: list[str], run: str) -> str | None:
-    """Show the choice of the run that the colours compare `run` with, and return it. By default it is a run of the map's
-    other encoder, else the other run that the study compares.
-    """
-    about = opened_study.shown_runs(map.study)
+def _second_run(runs: list[str], run: str) -> str | None:
+    """Show the choice of the run that the colours compare `run` with, and return it."""
     others = [name for name in runs if name != run]
-    usual = next(
-        (name for name in others if about[name].get("retriever") in {*map.encoders} - {about[run].get("retriever")}), ""
-    )
-    usual = usual or next((name for name in default_pair(about) if name in others), NO_RUN)
-    chosen = url.select("Compared with", "against", [*others, NO_RUN], usual)
+    chosen = url.select("Compared with", "against", [NO_RUN, *others], NO_RUN)
     return None if chosen == NO_RUN else chosen
 
 
@@ -192,10 +194,10 @@ ABOUT = (
 
 def _new_map_form(study, taken_names: set[str]) -> None:
     if not taken_names and not study.has_corpus:
-        show_empty_page(study, "No maps yet", ABOUT)
+        show_empty_page(study, "No map yet", ABOUT)
         return
     if not taken_names:
-        show(empty("No maps yet", ABOUT))
+        show(tag("h1", "No map yet; making one takes a minute or two"), tag("p", ABOUT, cls="lead"))
     elif url.value("new"):
         show(div(link("Back to the maps", url.href("map", {"map": url.value("map")}), cls="quiet")))
     if who.may(study.labels_path, "make maps"):
@@ -229,18 +231,21 @@ def _open_cluster(clusters: Clusters) -> int | None:
     return number if number in clusters.ids else None
 
 
-def _picture(map: Map, clusters: Clusters, colouring: Colouring, view: int, named: int | None) -> None:
+def _picture(map: Map, state: Clusters, colouring: Colouring, view: int, named: clusters.ClusterRow | None) -> None:
     """Show the map and what is selected on it. named: the cluster that the page's answer names."""
-    shown, cluster = points(map), _open_cluster(clusters)
+    shown, cluster = points(map), _open_cluster(state)
     saved = saved_selection(map.study, url.value("selection")).points if url.value("selection") else None
     point = url.value("point")
     with st.container(key="map-body"):
         picture_column, right = st.columns([7, 3])
         with picture_column:
             with st.container(key="map-picture", height="stretch"):
-                _plot(
-                    map, shown, clusters, colouring, view, _ringed_points(map, shown, clusters, cluster, saved), named
-                )
+                ringed, rings = _ringed_points(map, shown, state, cluster, saved), ""
+                if not ringed and named is not None and colouring.run is not None:
+                    missed = clusters.missed_questions(map, state, named.id, colouring.run, colouring.k)
+                    ringed, rings = frozenset(QUESTION + each.id for each in missed), f"missed in {named.name}"
+                names = clusters.names_on_map(map, state, view, None if named is None else named.id)
+                _plot(map, shown, state, colouring, view, Marks(ringed, rings, names))
             show(warnings(map, len(selectable(len(map)))))
         with right:
             with st.container():
@@ -248,7 +253,7 @@ def _picture(map: Map, clusters: Clusters, colouring: Colouring, view: int, name
                     show(opened_point(map, shown, shown.number[point], view))
                 elif point:
                     show(notice("This point is not on this map. ", link("Close", address(map, point=None))))
-            _selection_panel(map, shown, clusters, cluster, saved, colouring, bool(point))
+            _selection_panel(map, shown, state, cluster, saved, colouring, bool(point))
 
 
 def _selection_panel(
@@ -295,8 +300,7 @@ def _plot(
     state: Clusters,
     colouring: Colouring,
     view: int,
-    marked_ids: frozenset[str],
-    named: int | None,
+    marks: Marks,
 ) -> None:
     colour, run, other, k = colouring
 
@@ -306,7 +310,9 @@ def _plot(
 
     values = values_of(run if colour.needs_run else None)
     names: Mapping[str, str] = {}
-    if run is not None and other is not None:
+    if colour.name == "cluster":
+        names = {state.name(id): name for id, name in cluster_names(known_of(map), state).items()}
+    elif run is not None and other is not None:
         values = hits_of_two(values, values_of(other))
         names = _names_of_cells(map, run, other)
 
@@ -319,12 +325,13 @@ def _plot(
             map,
             values,
             view,
-            marked_ids,
+            marks.ringed,
             points.titles,
             points.starts,
             points.ids,
             labelled,
-            names=clusters.names_on_map(map, state, view, named),
+            names=marks.names,
+            rings=marks.rings,
         ),
         key=selection.plot_key(map),
         on_select=lambda: selection.store_selection(map),

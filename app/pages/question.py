@@ -18,7 +18,7 @@ from blindspot.app.components.judge_marks import JudgeMark, judge_marks
 from blindspot.app.components.judging.question_labels import judged, question_labels
 from blindspot.app.components.marks import letter, notice, relation_label
 from blindspot.app.components.miss_causes import causes_of_question
-from blindspot.app.components.question_head import gold_table, question_head
+from blindspot.app.components.question_head import gold_table, question_head, set_and_id
 from blindspot.app.components.read_answer import read_answer, read_lines
 from blindspot.app.components.readings import chosen_reader
 from blindspot.app.components.tags import question_tags
@@ -31,10 +31,12 @@ from blindspot.app.study import Comparison
 from blindspot.backend.checking.building import is_of_file
 from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
+from blindspot.backend.evaluation.causes import NAMESAKE_SHARE
+from blindspot.backend.evaluation.miss_facts import name_share
 from blindspot.backend.retrieval import live
 from blindspot.backend.retrieval.full_text import unknown_names
 from blindspot.backend.retrieval.retriever import kind_of
-from blindspot.backend.text.answers import mentions_subject
+from blindspot.backend.text.answers import answer_spans, mentions_subject, rule_for
 from blindspot.db.errors import BlindspotError, Missing
 from blindspot.db.records import Question
 
@@ -96,17 +98,23 @@ def _listed_question(open_study: Study) -> None:
     lists = [
         column
         for side, name in zip(SIDES, (a, b, *others), strict=False)
-        if (column := _run_list(open_study, compared, side, name, question, reader, chosen.k)) is not None
+        if (column := _run_list(open_study, side, name, question, reader, chosen.k)) is not None
     ]
     if a == b:
         lists = lists[:1] + lists[2:]
     if not lists:
         raise Missing(f"neither {a} nor {b} searched for question {asked!r}; choose a run that did")
     person = who.signed_in_person(open_study.labels_path)
-    finding = _finding(compared, question), _miss_reasons(open_study, compared, question, rule, chosen.k)
+    finding = (
+        _finding(open_study, compared, question, rule),
+        _miss_reasons(open_study, compared, question, rule, chosen.k),
+    )
     source, with_answers = open_study.questions.frequency_source, study.with_answers(open_study, question)
     show(question_head(question, source, with_answers, *finding))
-    with st.expander("More: tags, labels, another list, your own question"):
+    with st.expander("Details"):
+        show(set_and_id(question))
+        ranked = list(open_study.corpus.ordinals(question.gold).values())
+        show(gold_table(question, list(zip(ranked, open_study.corpus.passages(ranked), strict=True)), lists, rule))
         show(judged(open_study, question, person))
         question_tags(open_study, question, person, chosen)
         if rest := runs_like(runs, a, b):
@@ -121,20 +129,38 @@ def _listed_question(open_study: Study) -> None:
     show(div(span(convention(compared.run_a.kind, rule), cls="soft"), cls="foot"))
 
 
-def _finding(comparison: Comparison, question: Question) -> Html:
+def _finding(open_study: Study, comparison: Comparison, question: Question, rule: str) -> Html:
     """Say at what rank each of the two runs finds the question; empty if it is not measured."""
     row = comparison.rows.get(question.id)
     if row is None:
         return Html("")
     sides = {comparison.run_a.name: comparison.first_ranks_a, comparison.run_b.name: comparison.first_ranks_b}
     depths = {comparison.run_a.name: comparison.run_a.k, comparison.run_b.name: comparison.run_b.k}
-    said = [
-        f"{name} finds a relevant passage at rank {ranks[row]:,}"
-        if ranks[row]
-        else f"{name} finds none in its first {depths[name]:,}"
-        for name, ranks in sides.items()
-    ]
+    by_gold = comparison.run_a.kind == "gold"
+    answer = "the answer" if len(question.answers) == 1 else "an answer"
+    noun = "gold passage" if by_gold else f"passage containing {answer}"
+    said: list[str] = []
+    for name, ranks in sides.items():
+        rank = int(ranks[row])
+        if rank:
+            about = "" if by_gold else _about_another(open_study, name, rank, question, rule)
+            said.append(f"{name} has {'one' if said else f'a {noun}'} at rank {rank:,}{about}")
+        else:
+            said.append(f"{name} has {'none' if said else f'no {noun}'} in its first {depths[name]:,}")
     return tag("p", "; ".join(said), ".", cls="answer-line")
+
+
+def _about_another(open_study: Study, run: str, rank: int, question: Question, rule: str) -> str:
+    """Say what the passage of a rank is about, if its title does not name the question's subject; else ""."""
+    hits = study.run_row(open_study, run, question.id)
+    if hits is None or not question.subject:
+        return ""
+    (passage,) = open_study.corpus.passages([int(hits.ordinals[0][rank - 1])])
+    spans = answer_spans(passage.text, question.answers, rule_for(question, rule))
+    if not passage.title or not spans or name_share(question.subject, passage.title) >= NAMESAKE_SHARE:
+        return ""
+    silent = "" if mentions_subject(passage, question) else f" and it never mentions {question.subject}"
+    return f" (it contains “{passage.text[slice(*spans[0])]}”, but its title is {passage.title}{silent})"
 
 
 def _miss_reasons(open_study: Study, comparison: Comparison, question: Question, rule: str, k: int) -> Html:
@@ -175,18 +201,11 @@ def _clearest_question(open_study: Study, comparison: Comparison, rows: np.ndarr
     return comparison.questions[int(rows[0])].id
 
 
-def _run_list(
-    open_study: Study, comparison: Comparison, run_side: str, name: str, question: Question, reader: str, k: int
-) -> HitList | None:
+def _run_list(open_study: Study, run_side: str, name: str, question: Question, reader: str, k: int) -> HitList | None:
     hits = study.run_row(open_study, name, question.id)
     if hits is None:
         return None
-    manifest = study.runs(open_study)[name]
-    row = comparison.rows.get(question.id)
-    note = retriever_label(manifest)
-    if row is not None and run_side in "ab" and not is_of_file(manifest):
-        first = int((comparison.first_ranks_a if run_side == "a" else comparison.first_ranks_b)[row])
-        note += f" · first relevant at rank {first}" if first else f" · none relevant in top {hits.k}"
+    note = retriever_label(study.runs(open_study)[name])
     return HitList.from_hits(run_side, name, hits, note, read_answer(open_study, name, question, reader, k))
 
 
@@ -197,15 +216,12 @@ def _show_lists(
     rule: str,
     judged_by_machine: Mapping[int, JudgeMark] | None = None,
 ) -> None:
-    """Show the gold passages, the legend, both lists, and a link to more hits."""
+    """Show the legend, both lists, and a link to more hits."""
     deepest = max(column.depth for column in lists)
     shown = url.number("show", SHOWN, 1, max(deepest, 1))
     gold = list(open_study.corpus.ordinals(question.gold).values())
     ordinals = rows_to_show(lists, gold, shown)
     passages = dict(zip(ordinals, open_study.corpus.passages(ordinals), strict=True))
-    parts = (
-        [gold_table(question, [(ordinal, passages[ordinal]) for ordinal in gold], lists, rule)] if question.id else []
-    )
     more = []
     if shown < deepest:
         here = {key: st.query_params[key] for key in st.query_params}
@@ -220,18 +236,22 @@ def _show_lists(
             )
         ]
     show(
-        *parts,
         read_lines(open_study, question, lists, passages),
-        _legend(len(lists), bool(question.answers) or study.with_answers(open_study)),
+        _legend(len(lists), bool(question.answers) or study.with_answers(open_study), bool(question.subject)),
         side_by_side(lists, question, passages, gold, shown, rule, judged_by_machine),
         div(*more, cls="foot more-hits"),
     )
     explanation_section(open_study, lists, question, passages, shown)
 
 
-def _legend(columns: int, with_answers: bool) -> Html:
+def _legend(columns: int, with_answers: bool, with_subject: bool) -> Html:
     parts = [tag("mark", "answer", cls="answer")] if with_answers else []
     parts.append(tag("mark", "word of the question", cls="word"))
+    if with_subject:
+        parts.append(tag("mark", "similar name", cls="near"))
+    if columns > 1:
+        example = span(letter("b"), "23", cls="badge other")
+        parts.append(span(example, " rank in the other list, – for none" if columns == 2 else " rank in another list"))
     if columns == 2 and not with_answers:
         parts.append(span(span(cls="line"), "passage in both lists"))
     elif columns == 2:

@@ -42,7 +42,7 @@ def agreement_in_words(quality: Quality) -> AgreementWords | None:
         involved[second] += count
     label, most = involved.most_common(1)[0]
     kinds = ", ".join(f"{count:,} {first} against {second}" for first, second, count in quality.clashes)
-    detail = f"{quantity(disputes, 'disagreement')} of two people: {kinds}."
+    detail = f"{quantity(disputes, 'disagreement')} between two annotators: {kinds}."
     return AgreementWords(sentence, label if most > MAIN_SHARE * disputes else "", detail)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 Span = tuple[int, int]
 
 EXCERPT = 250  # characters of an excerpt: about three lines
+SUBJECT_WITHIN = 400  # characters of an answer and the subject's name that one excerpt shows
 BEFORE = 110  # maximum characters of the excerpt before the first answer
 
 _PIECES = re.compile(r"[\x00-\x7f]+|[^\x00-\x7f]")  # a run of ASCII characters, or one other character
@@ -115,13 +116,13 @@ def excerpt_start(text: str, position: int, context_length: int) -> int:
 
 
 def split_at_spans(
-    text: str, low: int, high: int, answers: Sequence[Span], word_spans: Sequence[Span]
+    text: str, low: int, high: int, answers: Sequence[Span], word_spans: Sequence[Span], near: Sequence[Span] = ()
 ) -> list[tuple[str, str]]:
-    """Split the text from low to high into (piece, kind), where the kind is "answer", "word" or "". If an answer and a
-    word overlap, the piece is an answer.
+    """Split the text from low to high into (piece, kind), where the kind is "answer", "word", "near" or "". Of spans that
+    overlap, the piece is of the first of these kinds.
     """
     kinds = [""] * (high - low)
-    for kind, spans in (("word", word_spans), ("answer", answers)):
+    for kind, spans in (("near", near), ("word", word_spans), ("answer", answers)):
         for start, end in spans:
             first, last = max(start - low, 0), min(end - low, high - low)
             if first < last:
@@ -134,14 +135,17 @@ def split_at_spans(
     return cut
 
 
-def excerpt(full_text: str, answers: Sequence[Span], word_spans: Sequence[Span] = ()) -> Span:
+def excerpt(
+    full_text: str, answers: Sequence[Span], word_spans: Sequence[Span] = (), names: Sequence[Span] = ()
+) -> Span:
     """Return the span of the excerpt: about EXCERPT characters that begin at or near a sentence start.
 
-    The excerpt contains the first answer; without an answer, it contains as many question words as possible.
+    The excerpt contains an answer, with a name of the question's subject (`names`) if one is at most SUBJECT_WITHIN
+    characters away; without an answer, it contains as many question words as possible.
     """
     if len(full_text) <= EXCERPT + 60:
         return 0, len(full_text)
-    focus = answers[0] if answers else _densest_word(word_spans)
+    focus = _answer_with_name(answers, names) if answers else _densest_word(word_spans)
     start = excerpt_start(full_text, focus[0], BEFORE) if focus[1] > EXCERPT else 0
     if start > len(full_text) - EXCERPT:
         start = min(start, excerpt_start(full_text, len(full_text) - EXCERPT, BEFORE))
@@ -149,6 +153,15 @@ def excerpt(full_text: str, answers: Sequence[Span], word_spans: Sequence[Span] 
     while end < len(full_text) and not full_text[end].isspace():
         end += 1
     return start, len(full_text) if len(full_text) - end < 40 else end
+
+
+def _answer_with_name(answers: Sequence[Span], names: Sequence[Span]) -> Span:
+    """Return the span from an answer to the nearest name, for the pair that is closest; the first answer if none is
+    near.
+    """
+    pairs = [(min(answer[0], name[0]), max(answer[1], name[1])) for answer in answers for name in names]
+    closest = min(pairs, key=lambda pair: pair[1] - pair[0], default=answers[0])
+    return closest if closest[1] - closest[0] <= SUBJECT_WITHIN else answers[0]
 
 
 def _densest_word(word_spans: Sequence[Span]) -> Span:

@@ -611,23 +611,24 @@ def test_a_key_right_after_a_dialog_closes_counts(tab, desk):
 
 
 def test_the_first_visit_explains_the_labels_and_the_progress_is_ones_own(tab, desk):
-    """The task stands on the page; the labels are explained, open, until the person has judged; then her own count is shown."""
+    """The task stands on the page; the labels are explained until the person has judged; then her own count is shown."""
     with serving(desk) as port:
         sit_down(tab, port)
         assert (
             tab.locator(".judge .task").inner_text()
             == "Does each passage, read on its own with its title, answer the question?"
         )
-        assert tab.locator(".how-to[open] li").count() == 4, "open at the first visit"
-        tab.locator(".how-to button").click()
+        assert tab.locator(".candidate.here .meaning").count() == 4, "beside the buttons at the first visit"
+        tab.locator(".judge-actions .more").click()
+        tab.locator(".judge-actions [data-action=guidelines]").click()
         assert tab.locator("dialog.judge-guidelines h1, dialog.judge-guidelines h2").first.is_visible()
         tab.keyboard.press("Escape")
         tab.wait_for_selector("dialog.judge-guidelines", state="hidden")
         press(tab, "x", "Enter")
         tab.wait_for_selector(".progress-words:has-text('You: 1 of 60 questions of batch first')")
         tab.reload()
-        tab.wait_for_selector(".how-to")
-        assert tab.locator(".how-to[open]").count() == 0, "folded once a question has been judged"
+        tab.wait_for_selector(".judge .labels")
+        assert tab.locator(".judge .meaning").count() == 0, "gone once a passage has been judged"
 
 
 def test_a_phone_has_a_bar_for_the_thumb_and_no_key_hints(browser, desk):
@@ -644,7 +645,7 @@ def test_a_phone_has_a_bar_for_the_thumb_and_no_key_hints(browser, desk):
             assert tab.locator(".judge kbd:visible").count() == 0
             box = bar.bounding_box()
             assert box["y"] + box["height"] <= 740, "the bar is in the window, however long the passage"
-            assert tab.locator(".how-to[open]").count() == 1
+            assert tab.locator(".candidate.here .meaning:visible").count() == 4
             bar.get_by_role("button", name="positive").tap()
             bar.get_by_role("button", name="Next").tap()
             assert tab.locator(".judge-message").inner_text() == (
@@ -659,7 +660,7 @@ def test_a_phone_has_a_bar_for_the_thumb_and_no_key_hints(browser, desk):
             tab.wait_for_selector(SAVED)
             assert labels(desk) == {("q00", f"p{i}"): "negative" if i else "positive" for i in range(PASSAGES)}
             assert shown(tab) == "Where is thing 1?"
-            assert tab.locator(".how-to[open]").count() == 0, "folded after the first time"
+            assert tab.locator(".judge .meaning").count() == 0, "gone after the first label"
             assert not bar.get_by_role("button", name="Skip").is_visible()
             bar.get_by_role("button", name="More").tap()
             bar.get_by_role("button", name="Skip").tap()

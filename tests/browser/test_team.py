@@ -74,8 +74,9 @@ def wait_until_drawn(tab) -> None:
 def let_others_in(tab) -> None:
     """Open the app to the network by its button, and read where others reach it."""
     door = tab.locator(".door")
-    expect(door).to_contain_text("every machine on your network can load the sign-in page")
     tab.get_by_role("button", name="Let others in").click()
+    expect(door).to_contain_text("every machine on your network can load the sign-in page")
+    tab.get_by_role("button", name="Open the app to your network").click()
     expect(door).to_contain_text("Others reach the app at http://")
 
 
@@ -135,9 +136,9 @@ def judge_all(tab, key: str = "") -> None:
 def settle(tab) -> None:
     """Settle both disputes as positive, from Quality."""
     tab.get_by_role("link", name="Quality", exact=True).click()
-    given = tab.locator("h1, p.lead").filter(has_text="12 labels by 2 people; 2 passages to settle.")
+    given = tab.locator("h1, p.lead").filter(has_text="12 labels by 2 people; 2 passages to settle")
     expect(given).to_be_visible()
-    tab.get_by_role("link", name="Adjudicate", exact=True).click()
+    tab.get_by_role("link", name="Settle 2 passages", exact=True).click()
     for _ in range(2):
         tab.wait_for_selector(".judge .candidate.here")
         asked = tab.locator(".judge h1").inner_text()
@@ -207,9 +208,9 @@ def test_a_leads_day_by_buttons(tab, browser, team, capsys):
         assert stated.judged == stated.drawn > 5 and stated.known == 4
 
         tab.get_by_role("link", name="Team", exact=True).click()
-        expect(tab.locator(".agreement-words")).to_contain_text("2 disagreements of two people")
+        expect(tab.locator("p.lead")).to_have_attribute("title", re.compile("2 disagreements between two annotators"))
         expect(tab.locator(".team-progress tbody tr", has_text="Ann")).to_contain_text("6 on")
-        tab.locator("summary", has_text="Download the labels").click()
+        tab.get_by_role("button", name="Download labels").click()
         name, content = downloaded(tab, tab.get_by_role("button", name="Download", exact=True))
         assert name == "labels.jsonl" and sum('"label"' in line for line in content.open()) >= 12
         wait_until_drawn(tab)

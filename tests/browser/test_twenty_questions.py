@@ -88,10 +88,17 @@ class Mouse:
             if name in ("positive", "related", "negative"):
                 self.tab.locator(f".judge .candidate.here button.label.{name}").click()
             else:
-                self.tab.locator(f".judge-actions [data-action={name}]").click()
+                self.action(name).click()
+
+    def action(self, name: str):
+        """The button of an action, after a click on "More" if it is there."""
+        button = self.tab.locator(f".judge-actions [data-action={name}]")
+        if not button.is_visible():
+            self.tab.locator(".judge-actions .more").click()
+        return button
 
     def open_answer(self, words: str) -> None:
-        self.tab.locator(".judge-actions [data-action=answers]").click()
+        self.action("answers").click()
         self.tab.locator(".judge-answers li button", has_text=words).click()
 
 

@@ -22,9 +22,9 @@ const ACTIONS = {
   guidelines: ["g", "show the guidelines"],
   help: ["?", "show these keys"],
 };
-const BUTTONS = { rest: "Rest negative", next: "Next", undo: "Undo", note: "Note", bad: "Bad question", skip: "Skip",
+const BUTTONS = { rest: "Rest negative", next: "Next", undo: "Undo", skip: "Skip", note: "Note", bad: "Bad question",
   answers: "Your answers", guidelines: "Guidelines", help: "Keys" };
-const ON_THE_BAR = new Set(["rest", "next", "undo"]);         // on a phone; the other buttons open with "More"
+const ON_THE_BAR = new Set(["rest", "next", "undo", "skip"]); // the other buttons open with "More"; on a phone, "Skip" does too
 const PHONE = window.matchMedia("(max-width: 640px)");               // as in judging.css
 const taskOf = (card) => `Does each passage, read on its own${card.candidates.some((one) => one.title) ? " with its title" : ""}, answer the question?`;
 const titled = (one) => (one.title ? [node("b", {}, one.title), " "] : []);
@@ -34,7 +34,7 @@ const MEANINGS = {
   negative: "It does not help.",
   unsure: "You cannot decide after reading it twice. It will not be used for training.",
 };
-const HOW_TO_SEEN = "blindspot-how-to-seen";
+const HAS_JUDGED = "blindspot-how-to-seen";                  // the key's name in browsers of people who judged with older versions
 const ALSO = { ArrowDown: "down", ArrowUp: "up" };
 const NAMES = { " ": "Space", Enter: "Enter" };
 const STREAMLITS = new Set(["c", "r", "Escape"]);           // keys reserved by Streamlit
@@ -161,6 +161,7 @@ class Judging {
 
   record(kind, choices = [], more = {}) {
     const card = this.card;
+    remember(HAS_JUDGED);
     return this.outbox.push({
       kind, question: card.question, batch: card.batch, choices,
       milliseconds: Math.round(performance.now() - (choices.length > 1 ? this.questionAt : this.shownAt)), ...more,
@@ -391,7 +392,7 @@ class Judging {
       if (event.key === "Escape") this.closeNote();
     });
     const thumb = LABELS.map((name) => node("button", { type: "button", class: `label thumb ${name}`, onclick: () => this.act(name) }, `${SIGNS[name]} ${name}`));
-    const more = node("button", { type: "button", class: "thumb more", "aria-expanded": "false", onclick: () => {
+    const more = node("button", { type: "button", class: "more", "aria-expanded": "false", onclick: () => {
       more.setAttribute("aria-expanded", String(this.actions.classList.toggle("open")));
     } }, "More");
     const buttons = Object.entries(BUTTONS).map(([action, words]) => button(action, words));
@@ -429,7 +430,7 @@ class Judging {
     const { outbox, parts } = this;
     const count = outbox.entries.length;
     parts.progress.textContent = this.card?.progress ?? this.data.progress ?? "";
-    parts.status.textContent = outbox.status();
+    parts.status.textContent = this.card || count || outbox.lost || this.data.history.length ? outbox.status() : "";
     parts.status.classList.toggle("unsaved", count > 0 || outbox.lost > 0);
     const trouble = count ? this.data.trouble : null;
     const lines = [];
@@ -467,7 +468,7 @@ class Judging {
     this.parts.head.replaceChildren(
       card.notice ? node("div", { class: "practice" }, card.notice) : "", this.goneBack(),
       node("h1", {}, card.text), node("div", { class: "answers-line" }, ...answers),
-      node("p", { class: "task" }, taskOf(card)), this.howTo(),
+      node("p", { class: "task" }, taskOf(card)),
       card.positives.length ? this.parts.positives : node("div", { class: "soft positives" }, "No known positives."));
   }
 
@@ -493,17 +494,8 @@ class Judging {
     this.badMarks = new Map(answers.filter((one) => one.bad).map((one) => [one.key, one.bad]));
   }
 
-  // The four labels in a sentence each, open until the person has judged a question in this browser or has closed it.
-  howTo() {
-    if (this.data.mode === "adjudicate") return "";
-    const seen = remembered(HOW_TO_SEEN) || this.data.history.length > 0;
-    const panel = node("details", { class: "how-to" }, node("summary", {}, "How to judge"),
-      node("ul", {}, ...LABELS.map((label) => node("li", {}, node("b", {}, `${SIGNS[label]} ${label}`), ` ${MEANINGS[label]}`))),
-      node("p", {}, node("button", { type: "button", onclick: (event) => { event.currentTarget.blur(); this.parts.guidelines.showModal(); } }, "Guidelines with worked cases")));
-    panel.open = !seen;
-    panel.addEventListener("toggle", () => { if (!panel.open) remember(HOW_TO_SEEN); });
-    return panel;
-  }
+  // Until the person's first label, the labels' meanings stand beside their buttons; later they are the buttons' titles.
+  get isNew() { return this.data.mode === "judge" && !this.data.history.length && !remembered(HAS_JUDGED); }
 
   nothing() {
     if (this.more) return [node("p", { class: "soft waiting" }, "The next question is loading …")];
@@ -538,9 +530,10 @@ class Judging {
       this.at = place;
       this.act(name);
     };
-    const buttons = node("span", { class: "labels", role: "group", "aria-label": `Label of passage ${place + 1}` },
-      ...LABELS.map((name) => node("button", { type: "button", class: `label ${name}`, title: MEANINGS[name], "aria-pressed": String(label === name), onclick: say(name) },
-        `${SIGNS[name]} ${name}`, " ", node("kbd", {}, nameOf(this.keyOf(name))))));
+    const meaning = (name) => (this.isNew ? [node("span", { class: "meaning" }, node("b", { class: "thumb" }, `${name}: `), MEANINGS[name])] : []);
+    const buttons = node("span", { class: `labels${this.isNew ? " explained" : ""}`, role: "group", "aria-label": `Label of passage ${place + 1}` },
+      ...LABELS.flatMap((name) => [node("button", { type: "button", class: `label ${name}`, title: MEANINGS[name], "aria-pressed": String(label === name), onclick: say(name) },
+        `${SIGNS[name]} ${name}`, " ", node("kbd", {}, nameOf(this.keyOf(name)))), ...meaning(name)]));
     const head = node("div", { class: "row-head" },
       node("span", { class: "place" }, `${place + 1}`),
       node("span", { class: `chip ${label ?? "none"}` }, label ? `${SIGNS[label]} ${label}` : "not judged"),

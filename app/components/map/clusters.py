@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from textwrap import shorten
 
 import numpy as np
@@ -20,7 +21,7 @@ from blindspot.app.markup import Html, div, link, row, show, span, table_head, t
 from blindspot.app.markup import table as table_of
 from blindspot.backend.maps import edits as changes
 from blindspot.backend.maps.edits import Clusters
-from blindspot.backend.maps.point_values import ClusterRow, cluster_rows
+from blindspot.backend.maps.point_values import ClusterRow, cluster_names, cluster_rows, questions_of_cluster
 from blindspot.backend.maps.stored import Map
 from blindspot.backend.text.number_words import quantity
 from blindspot.db.records import Question
@@ -31,8 +32,10 @@ RUNS_SHOWN = 4
 
 
 def rows_of_runs(map: Map, clusters: Clusters, runs: Sequence[str], k: int) -> list[ClusterRow]:
-    """Return every cluster with the figures of the first runs."""
-    return cluster_rows(known_of(map), clusters, {run: first_hits(map.study, run) for run in runs[:RUNS_SHOWN]}, k)
+    """Return every cluster with its name on this page and the figures of the first runs."""
+    known, firsts = known_of(map), {run: first_hits(map.study, run) for run in runs[:RUNS_SHOWN]}
+    names = cluster_names(known, clusters)
+    return [replace(row, name=names[row.id]) for row in cluster_rows(known, clusters, firsts, k)]
 
 
 def most_missed(rows: Sequence[ClusterRow], run: str) -> ClusterRow | None:
@@ -41,25 +44,35 @@ def most_missed(rows: Sequence[ClusterRow], run: str) -> ClusterRow | None:
     return worst if worst is not None and missed_count(worst, run) else None
 
 
-NAMES_SHOWN = 6
+NAMES_SHOWN = 4
+LONGEST_NAME = 32  # characters of a name on the map
 APART = (0.45, 0.09)  # least distance of two names, beside and below each other, as a share of the map
 
 
 def names_on_map(map: Map, clusters: Clusters, view: int, first: int | None = None) -> tuple[PlaceName, ...]:
-    """Return the names of the largest clusters at their middles, leaving out those that would lie over another's.
+    """Return the names of the largest clusters, leaving out those that would lie over another's.
 
     Args:
         first: the cluster that the page's answer names, which is named before the largest.
     """
     places = np.asarray(map.coordinates(view))
     extent = float(np.ptp(places, axis=0).max()) or 1.0
+    names = cluster_names(known_of(map), clusters)
     shown: list[PlaceName] = []
     for id in sorted(clusters.ids, key=lambda id: id != first):
-        x, y = np.median(places[map.shown_questions + clusters.members(id)], axis=0).tolist()
+        x, y = _middle(map, clusters, id, places)
         is_free = all(abs(x - each.x) > APART[0] * extent or abs(y - each.y) > APART[1] * extent for each in shown)
         if is_free and len(shown) < NAMES_SHOWN:
-            shown.append(PlaceName(shorten(clusters.name(id), 28, placeholder=" …"), x, y))
+            shown.append(PlaceName(shorten(names[id], LONGEST_NAME, placeholder=" …"), x, y))
     return tuple(shown)
+
+
+def _middle(map: Map, clusters: Clusters, id: int, places: np.ndarray) -> tuple[float, float]:
+    """Return where to name a cluster: at the middle one of its questions, or of its passages if no question is shown."""
+    questions = [row for row in questions_of_cluster(known_of(map), clusters, id) if row < map.shown_questions]
+    own = places[questions] if questions else places[map.shown_questions + clusters.members(id)]
+    x, y = own[np.argmin(np.square(own - own.mean(axis=0)).sum(axis=1))].tolist()
+    return x, y
 
 
 def missed_count(row: ClusterRow, run: str) -> int:
@@ -70,10 +83,7 @@ def missed_count(row: ClusterRow, run: str) -> int:
 def missed_questions(map: Map, clusters: Clusters, id: int, run: str, k: int) -> list[Question]:
     """Return the questions with a positive in a cluster that a run misses, in the map's order."""
     known, first = known_of(map), first_hits(map.study, run)
-    numbers = {
-        number for place in clusters.members(id).tolist() for number in known.questions_by_passage.get(place, ())
-    }
-    questions = [known.questions[number] for number in sorted(numbers)]
+    questions = [known.questions[number] for number in questions_of_cluster(known, clusters, id)]
     return [each for each in questions if each.id in first and not 0 < first[each.id] <= k]
 
 
@@ -93,7 +103,8 @@ def table(map: Map, clusters: Clusters, rows: Sequence[ClusterRow], k: int, open
                 "p",
                 f"Clusters of {map.encoders[0]} in the original space. "
                 + (f"{quantity(loose, 'passage')} outside all clusters. " if loose else "")
-                + "A cluster's words are its most distinctive ones (log-odds with a prior, Monroe et al.). "
+                + "A cluster is named after the commonest relations of its questions, else after its most distinctive words "
+                "(log-odds with a prior, Monroe et al.). "
                 f"S@{k}: Success@{k} over the questions with a positive in the cluster; {INTERVAL}.",
                 cls="convention",
             )
@@ -170,7 +181,7 @@ def opened_cluster(
     map: Map, points: MapPoints, clusters: Clusters, id: int, run: str | None, other: str | None, k: int
 ) -> None:
     """Show one cluster with the questions that `run` misses, its passages and actions. Raises Missing."""
-    members = clusters.members(id)
+    members, names = clusters.members(id), cluster_names(known_of(map), clusters)
     words = ", ".join(clusters.words.get(id, ())) or "no distinctive words"
     note = div(clusters.notes[id], cls="notice map-note") if clusters.notes.get(id) else ""
     show(
@@ -185,12 +196,12 @@ def opened_cluster(
         map,
         points,
         [points.ids[map.shown_questions + place] for place in members.tolist()],
-        clusters.name(id),
+        names[id],
         run,
         k,
         can_clear=False,
     )
-    _edit_forms(map, clusters, id)
+    _edit_forms(map, clusters, id, names)
 
 
 def _missed_list(questions: Sequence[Question], run: str, other: str | None, k: int) -> Html:
@@ -203,18 +214,21 @@ def _missed_list(questions: Sequence[Question], run: str, other: str | None, k: 
     return tag("details", tag("summary", words), tag("ul", *lines, cls="map-list"), cls="fold", open=True)
 
 
-def _edit_forms(map: Map, clusters: Clusters, id: int) -> None:
+def _edit_forms(map: Map, clusters: Clusters, id: int, names: Mapping[int, str]) -> None:
     """Show the edit forms. A callback reads the typed text when its button is pressed, because the page's last run has
     an older text.
     """
     if not who.may(map.study.labels_path, "edit maps"):
         return
-    other_clusters: Mapping[int, str] = {other: clusters.name(other) for other in clusters.ids if other != id}
+    other_clusters = {other: names[other] for other in clusters.ids if other != id}
     seen, at = clusters.edits, f"{id}-{clusters.edits}"
     typed = st.session_state
     with st.expander("Name and note"):
         st.text_input(
-            "Name", clusters.names.get(id, ""), key=f"map-rename-{at}", placeholder="default: the distinctive words"
+            "Name",
+            clusters.names.get(id, ""),
+            key=f"map-rename-{at}",
+            placeholder="default: the questions' relation, or the distinctive words",
         )
         _button(
             "Rename",

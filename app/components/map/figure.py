@@ -74,15 +74,17 @@ def held_figure(
     highlighted_ids: frozenset[str],
     *parts: Any,
     names: tuple[PlaceName, ...] = (),
+    rings: str = "",
 ) -> Any:
     """Return `map_figure` with names of places, cached as long as its contents stay the same.
 
     Args:
         parts: titles, starts, ids and `labelled` of `map_figure`.
+        rings: what the legend says of the points with rings; "" for nothing.
     """
-    version = hash((*values, *(parts[-1](name) for name in dict.fromkeys(values)), names))
+    version = hash((*values, *(parts[-1](name) for name in dict.fromkeys(values)), names, rings))
     return _cached_figure(
-        map, values, (*parts, names), map.folder, map.manifest["made"], view, highlighted_ids, version
+        map, values, (*parts, names, rings), map.folder, map.manifest["made"], view, highlighted_ids, version
     )
 
 
@@ -97,11 +99,23 @@ def _cached_figure(
     highlighted_ids: frozenset[str],
     cache_version: int,
 ) -> Any:
-    titles, starts, ids, labelled, names = _parts
+    titles, starts, ids, labelled, names, rings = _parts
     made = map_figure(_map, titles, starts, ids, _categories, view, highlighted_ids, labelled)
+    if rings:
+        made.update_traces({"name": escape(rings, quote=False), "showlegend": True}, {"name": "marked"})
     for name in names:
+        text = escape(name.words, quote=False)
+        # The style sheet gives the box below the words the page's colour.
         made.add_annotation(
-            x=name.x, y=name.y, text=escape(name.words, quote=False), showarrow=False, font={"size": 13}, name="place"
+            x=name.x,
+            y=name.y,
+            text=text,
+            showarrow=False,
+            font={"size": 13},
+            bgcolor="#ffffff",
+            borderpad=1,
+            yshift=14,
+            name="place",
         )
     return made
 
@@ -152,6 +166,9 @@ def map_figure(
                 traces.append(_trace(places[shown[rows]], [ids[i] for i in shown[rows]], texts, style, is_first))
     result = Figure(traces)
     _lay_out(result, map)
+    for axis, ends in (("xaxis", places[:, 0]), ("yaxis", places[:, 1])):
+        margin = 0.03 * float(np.ptp(ends))
+        result.update_layout({axis: {"range": [float(ends.min()) - margin, float(ends.max()) + margin]}})
     return result
 
 
@@ -220,7 +237,7 @@ def _rings(coordinates: np.ndarray) -> dict[str, Any]:
         "hoverinfo": "skip",
         "showlegend": False,
         "name": "marked",
-        "marker": {"color": "#e0218a", "symbol": "circle-open", "size": 14, "line": {"width": 2.5}},
+        "marker": {"color": "#e0218a", "symbol": "circle-open", "size": 14, "line": {"width": 2}},
         "unselected": {"marker": {"opacity": 1}},
     }
 

@@ -53,7 +53,8 @@ def form(study: Study, taken_names: set[str]) -> None:
         )
     )
     with st.container(key="map-form"):
-        show(tag("h2", "New map"))
+        if taken_names:
+            show(tag("h2", "New map"))
         start = st.container()
         with st.expander("Change: encoder, points, method, clusters", expanded=bool(taken_names)):
             arguments = _form_values(study, dense, runs, sets, taken_names)
@@ -71,7 +72,8 @@ def form(study: Study, taken_names: set[str]) -> None:
                     primary=True,
                 )
                 show(tag("p", "" if wrong else _summary(build_settings(MapRequest, arguments)), cls="soft"))
-        st.code(_command(arguments, study), language=None, wrap_lines=True)
+        with st.expander("The same as a command"):
+            st.code(_command(arguments, study), language=None, wrap_lines=True)
     jobs.panel(study)
 
 

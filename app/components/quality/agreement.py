@@ -49,12 +49,11 @@ def agreement_panel(quality: Quality) -> Html:
         f"{quantity(len(together.people), 'annotator')}; last blind label of each annotator and passage. The 95% "
         "intervals resample questions, so they hold for other questions judged by the same people."
     )
-    return div(tag("h2", "Agreement"), scrolling(table), _pairs(quality.pairs), message, cls="panel")
+    pairs = _pairs(quality.pairs) if len(quality.pairs) > 1 else ""  # of two annotators the table above says the same
+    return div(tag("h2", "Agreement"), scrolling(table), pairs, message, cls="panel")
 
 
 def _pairs(pairs: tuple[PairAgreement, ...]) -> Html:
-    if not pairs:
-        return Html("")
     worst_first = sorted(pairs, key=lambda pair: (pair.four.value is None, pair.four.value, pair.people))
     lines = [
         row(

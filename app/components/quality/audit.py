@@ -102,7 +102,7 @@ def _headline(rates: AuditRates) -> Html:
                 div(words, cls="what"),
                 div(
                     f"{quantity(rate.passages, 'passage')}, {quantity(rate.questions, 'question')}; ",
-                    stopping_state(rate),
+                    stopping_state(rate, in_words=True),
                     cls="rule",
                 ),
             )

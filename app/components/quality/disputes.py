@@ -46,15 +46,16 @@ def disputes_panel(
         data_focus="names",
     )
     head = div(
-        tag(
-            "h2",
-            "Disagreements ",
-            span(f"{quantity(passages, 'passage')} of {quantity(len(disputes), 'question')}", cls="soft"),
-        ),
+        tag("h2", "Disagreements ", span(f"on {quantity(len(disputes), 'question')}", cls="soft")),
         span(
             toggle,
             " ",
-            link("Adjudicate", adjudication_address(disputes[0].question), cls="button main", data_focus="adjudicate"),
+            link(
+                f"Settle {quantity(passages, 'passage')}",
+                adjudication_address(disputes[0].question),
+                cls="button main",
+                data_focus="settle",
+            ),
             cls="foot",
         ),
         cls="list-head",
@@ -79,25 +80,22 @@ def adjudication_address(question: str) -> str:
 
 
 def _dispute(dispute: Dispute, names: bool) -> Html:
-    question_line = div(
-        link(dispute.text, url.href(url.QUESTION, {"question": dispute.question})),
-        link(
-            "Settle",
-            adjudication_address(dispute.question),
-            aria_label=f"Adjudicate: {dispute.text}",
-            data_focus=f"settle-{dispute.question}",
-        ),
-        cls="asked",
-    )
-    return div(question_line, tag("ul", *(_passage(passage, names) for passage in dispute.passages)), cls="dispute")
+    passages = tag("ul", *(_passage(passage, names) for passage in dispute.passages))
+    address = adjudication_address(dispute.question)
+    asked = link(dispute.text, address, title="Settle this question", data_focus=f"settle-{dispute.question}")
+    return div(div(asked, cls="asked"), passages, cls="dispute")
 
 
 def _passage(passage: DisputedPassage, names: bool) -> Html:
     votes = [
-        span(label, " ", ", ".join(people) if names else f"×{len(people)}", cls=f"vote {label}")
+        span(label, f" {', '.join(people)}" if names else _times(len(people)), cls=f"vote {label}")
         for label, people in passage.votes.items()
     ]
     return tag("li", span(passage.title or passage.passage, cls="title"), span(*votes, cls="votes"))
+
+
+def _times(people: int) -> str:
+    return f" ×{people}" if people > 1 else ""
 
 
 def _bad_question_row(bad: Sequence[tuple[str, str, int]]) -> Html:

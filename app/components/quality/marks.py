@@ -52,15 +52,18 @@ def gauge(rate: Rate) -> Html:
     )
 
 
-def stopping_state(rate: Rate) -> Html:
-    """The state of the stopping rule: finished, or the approximate number of questions still needed."""
+def stopping_state(rate: Rate, in_words: bool = False) -> Html:
+    """The state of the stopping rule: finished, or the approximate number of questions still needed, and what for
+    (`in_words`).
+    """
     points = f"{100 * rate.target:.0f} points"
     if rate.finished:
         return span("✓ finished", cls="state finished", title=f"The interval is at most {points} wide")
     if rate.more is None:
         return span("too few questions", cls="state", title=f"Finished when the interval is at most {points} wide")
+    more = f"{_round_estimate(rate.more):,} more"
     return span(
-        f"~{_round_estimate(rate.more):,} more",
+        f"about {more} questions narrow the interval to {points}" if in_words else f"~{more}",
         cls="state",
         title=f"Estimated number of further audit questions until the interval is at most {points} wide",
     )

@@ -12,13 +12,13 @@ from blindspot.app.components.quality.audit import BYS, audit_panel
 from blindspot.app.components.quality.batches import batches_panel
 from blindspot.app.components.quality.disputes import disputes_panel
 from blindspot.app.components.quality.judges import judges_panel
-from blindspot.app.components.quality.marks import bounds
 from blindspot.app.components.sign_in import sign_in
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.team.batches import new_batch_button
 from blindspot.app.components.training.certificate import certificates_panel
 from blindspot.app.judging_stores import label_count_words
 from blindspot.app.markup import Html, div, show, tag
+from blindspot.backend.core.result_table import interval_ends
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.llm.injections import injection_report
 from blindspot.backend.judges.llm.judge import llm_judges
@@ -78,12 +78,9 @@ def render(open_study: Study, person: Person | None) -> None:
     visible = [dispute for dispute in found.disputes if dispute.question not in hidden]
     bad = [each for each in found.bad if each[0] not in hidden]
     disputes = disputes_panel(visible, bad, names, page, page_address)
-    people = div(agreement_panel(found), people_panel(found), cls="stacked")
-    show(
-        *_page_head(open_study, found, everything),
-        div(disputes, people, cls="side-by-side overview"),
-    )
+    show(*_page_head(open_study, found, everything))
     show(audit_panel(audited, everything.batches, chosen, by, page_address))
+    show(div(div(agreement_panel(found), disputes, cls="stacked"), people_panel(found), cls="side-by-side overview"))
     show(judges_panel(_judges(open_study, mark, sample), judge, trust, _injections(open_study, judge), page_address))
     show(certificates_panel(open_study))
     show(batches_panel(batches))
@@ -147,26 +144,26 @@ def _show_empty_page(open_study: Study) -> None:
 
 
 def _page_head(open_study: Study, found: Quality, audited: Audit) -> list[Html]:
-    """Say how well annotators agree and how many unlabelled passages answer, where that is measured; then what is done."""
-    to_settle = sum(len(dispute.passages) for dispute in found.disputes)
-    rest = f"; {quantity(to_settle, 'passage')} to settle" if to_settle else ""
-    given, measured = f"{label_count_words(open_study)}{rest}.", []
+    """Say how many unlabelled passages answer, where that is measured; then how well annotators agree, and what is to do."""
+    sentences = []
+    rate = audited.overall.positive if audited.overall else None
+    if rate is not None and rate.value is not None and rate.low is not None and rate.high is not None:
+        sentences.append(
+            f"{percent(rate.value)}% of the unlabelled passages answer their question (95%: {interval_ends(100 * rate.low, 100 * rate.high, ' to ')}, n = {rate.passages:,})"
+        )
     agreement = found.together.four if found.together else None
     if agreement is not None and agreement.value is not None and agreement.low is not None:
-        measured.append(
-            f"annotators agree with an alpha of {agreement.value:.2f} ({agreement.low:.2f} to {agreement.high:.2f}, "
+        sentences.append(
+            f"Annotators agree with alpha {agreement.value:.2f} ({agreement.low:.2f} to {agreement.high:.2f}, "
             f"{quantity(agreement.passages, 'passage')})"
         )
-    rate = audited.overall.positive if audited.overall else None
-    if rate is not None and rate.value is not None and rate.low is not None:
-        measured.append(
-            f"{percent(rate.value)}% ({bounds(rate.low, rate.high)}%, {quantity(rate.passages, 'passage')}) of the "
-            "unlabelled passages answer their question"
-        )
-    if not measured:
-        return [tag("h1", given)]
-    words = "; ".join(measured)
-    return [tag("h1", f"{words[:1].upper()}{words[1:]}."), tag("p", given, cls="lead")]
+    given = label_count_words(open_study)
+    sentences.append(given)
+    to_settle = sum(len(dispute.passages) for dispute in found.disputes)
+    if to_settle:
+        sentences.append(f"{quantity(to_settle, 'passage')} to settle")
+    title, *rest = sentences
+    return [tag("h1", title), tag("p", f"{'; '.join(rest)}.", cls="lead")] if rest else [tag("h1", title)]
 
 
 def _labels_version(open_study: Study) -> tuple:

@@ -14,7 +14,7 @@ from blindspot.app.components.empty_page import show_next_step
 from blindspot.app.components.learning_curve import forecast_line
 from blindspot.app.components.marks import notice
 from blindspot.app.components.message import show_last_message, try_action
-from blindspot.app.components.parts import descriptions, download_row, name_with_description, parts_panel
+from blindspot.app.components.parts import descriptions, download_row, name_with_description, part_forms
 from blindspot.app.components.setting_fields import setting_field
 from blindspot.app.judging_stores import judging_stores, label_count_words
 from blindspot.app.markup import Html, div, join, link, show, span, tag
@@ -35,6 +35,7 @@ from blindspot.db.queue import Batch, Item
 from blindspot.db.records import SPLITS
 
 ANYBODY = "anybody"
+_LINE = [8.2, 1.2]  # the columns of a batch's line and of its menu
 RUNS_OFFERED = 3  # at most, for an offered batch to pool
 ANSWERS_AND_RANK = "answer match, subject and rank"
 ORDER_TITLES: dict[Order, str] = {
@@ -57,29 +58,28 @@ def batch_panel(open_study: Study, primary: bool) -> None:
     Args:
         primary: Whether a new batch is the one next thing to do.
     """
-    queue, people = judging_stores(open_study).queue, who.people(open_study.labels_path)
+    batches, everybody = judging_stores(open_study).queue.batches(), who.people(open_study.labels_path).all()
     show_last_message("batches")
-    batches = queue.batches()
     with st.container(key="team-batches"):
-        show(tag("h2", "Batches" if batches else "New batch"))
+        with st.container(key="team-batches-head", horizontal=True, vertical_alignment="center"):
+            show(tag("h2", "Batches" if batches else "New batch"))
+            # With another key after a new batch, the form is closed.
+            new_batch = st.popover("New batch", key=f"new-batch-{len(batches)}") if batches else None
+            if who.may(open_study.labels_path, "export labels") and judging_stores(open_study).labels.last_event:
+                with st.popover("Download labels"):
+                    words = f"The {label_count_words(open_study)}, with those that were undone or replaced."
+                    show(tag("p", words, cls="soft"))
+                    download_row(open_study, "labels", "labels")
+        show_last_message("parts-batch")
+        if batches:
+            heads = ("batch", "done", "of", "waits for")
+            st.columns(_LINE)[0].html(str(div(*(span(words, cls="soft") for words in heads), cls="batch-line heads")))
         about = descriptions(open_study, "batch")
-        everybody = people.all()
         for batch in reversed(batches):
             _batch(open_study, batch, everybody, about.get(batch.name))
-        with st.expander("New batch") if batches else st.container():
+        with new_batch or st.container(), st.container(key="new-batch"):
             _new_batch_form(open_study, {batch.name for batch in batches}, primary)
             forecast_line(open_study, "batch")
-        parts_panel(open_study, "batch", [batch.name for batch in batches], can_download=False)
-        if who.may(open_study.labels_path, "export labels") and judging_stores(open_study).labels.last_event:
-            with st.expander("Download the labels"):
-                show(
-                    tag(
-                        "p",
-                        f"The {label_count_words(open_study)}, with those that were undone or replaced.",
-                        cls="soft",
-                    )
-                )
-                download_row(open_study, "labels", "labels")
 
 
 def new_batch_button(open_study: Study) -> Html:
@@ -88,7 +88,8 @@ def new_batch_button(open_study: Study) -> Html:
     """
     if not who.may(open_study.labels_path, "make batches"):
         return Html("")
-    return tag("p", link("Create a batch", url.TEAM, cls="button main"))
+    words = f"Create a batch of {quantity(BatchSettings().size, 'question')}"
+    return tag("p", link(words, url.TEAM, cls="button main"))
 
 
 def send_to_judging(open_study: Study, question_ids: Sequence[str], runs: Sequence[str], key: str) -> None:
@@ -141,21 +142,27 @@ def _start(open_study: Study, name: str, runs: list[str], **settings: Any) -> bo
 
 def _batch(open_study: Study, batch: Batch, people: list[Person], description: Description | None) -> None:
     """Show a line for a batch, whom it waits for, and a menu with what a lead may do with it."""
-    kind, note = "practice, " if batch.practice else "", former_order_note(batch)
-    of_all = quantity(batch.questions, "question")
-    is_done = batch.state == "open" and 0 < batch.questions <= batch.done
-    progress = f"done, {of_all}" if is_done else f"{batch.state}, {batch.done:,} of {of_all} done"
-    state = f"  {kind}{progress}"
-    title = tag("p", tag("b", name_with_description(batch.name, description)), state, f"; {note}" if note else "")
-    if batch.practice:
-        show(title)
-        return
-    left, right = st.columns([8.2, 1.2], vertical_alignment="center")
-    share = f"width:{100 * batch.done / batch.questions if batch.questions else 0:.1f}%"
+    queue, note = judging_stores(open_study).queue, former_order_note(batch)
+    kind = ", ".join(
+        filter(None, ("practice" if batch.practice else "", "closed" if batch.state == "closed" else "", note))
+    )
+    waiting = queue.unfinished(batch.name) if batch.state == "open" and not batch.practice else []
+    line = div(
+        span(tag("b", name_with_description(batch.name, description)), span(f" {kind}", cls="soft") if kind else ""),
+        span("–" if batch.practice else f"{batch.done:,}"),
+        span(quantity(batch.questions, "question")),
+        span(*waiting_lines(waiting, people), "" if waiting else "–", cls="soft"),
+        cls="batch-line",
+    )
+    left, right = st.columns(_LINE, vertical_alignment="center")
     with left:
-        _waiting_sentences(open_study, batch, people, join(title, div(span(style=share), cls="progress")))
+        show(line)
+        show_last_message(f"batch-{batch.name}")
+        _reassign_button(open_study, batch.name, sum(each.is_blocked for each in waiting))
     with right.popover("Change", key=f"menu-batch-{batch.name}"):
-        _menu(open_study, batch, people)
+        if not batch.practice:
+            _menu(open_study, batch, people)
+        part_forms(open_study, "batch", batch.name, is_narrow=True)
 
 
 def _menu(open_study: Study, batch: Batch, people: list[Person]) -> None:
@@ -190,19 +197,15 @@ def _menu(open_study: Study, batch: Batch, people: list[Person]) -> None:
     )
 
 
-def _waiting_sentences(open_study: Study, batch: Batch, people: list[Person], title: Html) -> None:
-    """Show a batch's title and whom it waits for, with a button that moves on what nobody active can judge."""
-    queue = judging_stores(open_study).queue
-    waiting = queue.unfinished(batch.name) if batch.state == "open" else []
-    show(div(title, *(tag("p", line, cls="soft") for line in waiting_lines(waiting, people))))
-    show_last_message(f"batch-{batch.name}")
-    if blocked := sum(each.is_blocked for each in waiting):
+def _reassign_button(open_study: Study, name: str, blocked: int) -> None:
+    """Show the button that moves on what nobody active can judge, if there is any."""
+    if blocked:
         st.button(
             f"Reassign {quantity(blocked, 'question')}",
-            key=f"reassign-{batch.name}",
+            key=f"reassign-{name}",
             help="Only active people get these questions. If fewer of them can judge a question than it needs, it needs only those.",
             on_click=try_action,
-            args=(lambda: _reassign(open_study, batch.name), f"batch-{batch.name}"),
+            args=(lambda: _reassign(open_study, name), f"batch-{name}"),
         )
 
 

@@ -29,43 +29,43 @@ def people_panel(open_study: Study, person: Person, primary: bool) -> None:
         primary: Whether inviting somebody is the one next thing to do.
     """
     with st.container(key="team-people"):
-        show(tag("h2", "People"))
-        with st.container():  # always there, so that a line in it moves no button below
-            show_last_message("people")
-            _show_link()
         everybody = who.people(open_study.labels_path).all()
-        if who.on_this_machine():
-            _door(open_study)
+        with st.container(key="team-people-head", horizontal=True, vertical_alignment="center"):
+            show(tag("h2", "People"))
+            if who.on_this_machine():
+                _door(open_study)
         for each in (one for one in everybody if one.kind == "person" and not one.simulated):
             _person(open_study, each, each.name == person.name)
-        if programs := [
-            f"{each.name} ({_state(each, False)})" for each in everybody if each.kind != "person" or each.simulated
-        ]:
-            show(
-                tag(
-                    "details",
-                    tag("summary", f"{quantity(len(programs), 'program')} with labels"),
-                    ", ".join(programs),
-                )
-            )
+        simulated = [each.name for each in everybody if each.kind == "person" and each.simulated]
+        imported = [each.name for each in everybody if each.kind != "person"]
+        for words, names in (("simulated annotator", simulated), ("judge with imported labels", imported)):
+            if names:
+                title = quantity(len(names), words, words.replace("judge ", "judges ") if names is imported else None)
+                show(tag("details", tag("summary", title), ", ".join(names)))
         _add(open_study, primary)
+        show_last_message("people")  # last, so that it moves no button
+        _show_link()
 
 
 def _door(open_study: Study) -> None:
     """Say who reaches the app, with the button that lets other machines in or keeps them out."""
-    is_open = network.is_open()
-    words = (
-        f"Others reach the app at {network.address()}, with a personal link, until this app ends."
-        if is_open
-        else "Only this machine reaches the app now. If you let others in, every machine on your network can load the "
-        "sign-in page; only people with a personal link get further. The connection is not encrypted: do this on a "
-        "network that you trust."
-    )
-    left, right = st.columns([8.2, 1.6], vertical_alignment="center")
-    left.html(str(tag("p", words, cls="door")))
-    if right.button("Keep others out" if is_open else "Let others in", key="door"):
+    if network.is_open():
+        words = f"Others reach the app at {network.address()}, with a personal link, until this app ends."
+        show(tag("p", words, cls="soft door"))
+        pressed, change = st.button("Keep others out", key="door"), network.keep_others_out
+    else:
+        words = (
+            "Only this machine reaches the app now. If you let others in, every machine on your network can load the "
+            "sign-in page; only people with a personal link get further. The connection is not encrypted: do this on "
+            "a network that you trust."
+        )
+        with st.popover("Let others in"):
+            show(tag("p", words, cls="door"))
+            pressed = st.button("Open the app to your network", key="door")
+        change = partial(network.let_others_in, open_study)
+    if pressed:
         with st.spinner("One moment …"):
-            _apply_change(network.keep_others_out if is_open else partial(network.let_others_in, open_study))
+            _apply_change(change)
         st.rerun()
 
 
@@ -180,7 +180,7 @@ def _show_link() -> None:
         )
         st.code(address, language=None, wrap_lines=True)
         if who.on_this_machine() and not network.is_open():
-            show(notice("The link opens nothing yet: press Let others in, below.", kind="warning"))
+            show(notice("The link opens nothing yet: press Let others in, above.", kind="warning"))
 
 
 def _apply_change(change: Callable[[], None]) -> None:

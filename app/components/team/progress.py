@@ -33,7 +33,7 @@ FAST = (
 
 def progress_panel(open_study: Study) -> None:
     """Show the progress of everybody who has labelled questions or can get some."""
-    people, agreement, _ = _known_progress(open_study)
+    people = _known_progress(open_study)[0]
     if not people:
         return
     flagged = [person for person in people if person.is_too_fast]
@@ -55,11 +55,15 @@ def progress_panel(open_study: Study) -> None:
         div(
             div(tag("h2", "Progress"), link("Label quality", url.QUALITY, cls="quiet"), cls="list-head"),
             *(_too_fast(person) for person in flagged),
-            _agreement(agreement),
             scrolling(table),
             cls="panel",
         )
     )
+
+
+def agreement_words(open_study: Study) -> AgreementWords | None:
+    """Return the agreement of all annotators in words; None if no passage was judged blind by two people."""
+    return _known_progress(open_study)[1]
 
 
 def passages_to_settle(open_study: Study) -> int:
@@ -124,19 +128,4 @@ def _too_fast(person: PersonProgress) -> Html:
         f"{person.name}: {person.fast:,} of {quantity(person.timed, 'label')} came faster than one can read. "
         "Check some of these labels before you rely on the rest.",
         kind="warning",
-    )
-
-
-def _agreement(agreement_words: AgreementWords | None) -> Html:
-    if agreement_words is None:
-        return tag("p", "Agreement: no passage has been judged blind by two people yet.", cls="convention")
-    about = join("; most disputes are about ", tag("em", agreement_words.label), ".") if agreement_words.label else "."
-    return tag(
-        "p",
-        tag("b", "Agreement: "),
-        agreement_words.sentence,
-        about,
-        " ",
-        span(agreement_words.detail, cls="soft"),
-        cls="agreement-words",
     )

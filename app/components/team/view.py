@@ -10,11 +10,11 @@ from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.team.batches import batch_panel
 from blindspot.app.components.team.guidelines import guidelines_panel
 from blindspot.app.components.team.people import people_panel
-from blindspot.app.components.team.progress import passages_to_settle, progress_panel
+from blindspot.app.components.team.progress import agreement_words, passages_to_settle, progress_panel
 from blindspot.app.judging_stores import judging_stores, label_count_words
-from blindspot.app.markup import div, link, show, tag
+from blindspot.app.markup import Html, div, link, show, tag
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import noun_form, quantity
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.people import Person
 
 
@@ -29,12 +29,13 @@ def render(open_study: Study, person: Person | None) -> None:
     queue = judging_stores(open_study).queue
     own = sum(queue.available_counts(person.name).values()) if not person.paused else 0
     has_batch = any(batch.state == "open" for batch in queue.batches())
-    show(style_sheet("team/team.css"), tag("h1", _answer(open_study)))
+    show(style_sheet("team/team.css"), tag("h1", _answer(open_study, own)), _labels_line(open_study))
     if own:
         words = f"Judge your {quantity(own, 'question')}"
         show(div(link(words, url.JUDGE, cls="button main", data_key="j", title="Key: j"), cls="action"))
-    elif has_batch and passages_to_settle(open_study):
-        show(div(link("Settle the disagreements", url.QUALITY, cls="button"), cls="action"))
+    elif has_batch and (disputed := passages_to_settle(open_study)):
+        words = f"Settle {quantity(disputed, 'passage')}"
+        show(div(link(words, url.QUALITY, cls="button main"), cls="action"))
     alone = len(who.real_people(open_study.labels_path)) < 2
     with jobs.with_job_panel(open_study):
         progress_panel(open_study)
@@ -44,13 +45,32 @@ def render(open_study: Study, person: Person | None) -> None:
         jobs.panel(open_study)
 
 
-def _answer(open_study: Study) -> str:
-    """Say in a sentence how many labels there are, and what waits."""
+def _answer(open_study: Study, own: int) -> str:
+    """Say in a sentence what is labelled, and what waits. own: how many questions wait for this person."""
     stores = judging_stores(open_study)
-    open_batches = [each for each in stores.queue.batches() if each.state == "open" and not each.practice]
-    given = label_count_words(open_study) if stores.labels.label_counts_by_person() else "No labels yet"
+    batches = [each for each in stores.queue.batches() if each.state == "open" and not each.practice]
+    total = sum(each.questions for each in batches)
+    waiting = total - sum(each.done for each in batches)
+    if not batches:
+        answer = "No batch is open" if stores.labels.last_event else "No labels yet; no batch is open"
+    elif not waiting:
+        answer = "Labelling is done"
+    else:
+        yours = ", yours" if own == waiting else f", {own:,} of them yours" if 0 < own < waiting else ""
+        counted = quantity(waiting, "question")
+        answer = f"Labelling is done except for {counted}{yours}"
+        if 2 * waiting > total:
+            answer = f"{waiting:,} of {quantity(total, 'question')} wait to be judged{yours}"
     disputed = passages_to_settle(open_study)
-    rest = [f"{quantity(disputed, 'disagreement')} to settle"] if disputed else []
-    waiting = sum(each.questions - each.done for each in open_batches)
-    judged = f"{quantity(waiting, 'question')} {noun_form(waiting, 'waits', 'wait')} to be judged"
-    return f"{given}; {', '.join([*rest, judged if open_batches else 'no batch is open'])}."
+    return f"{answer}; {quantity(disputed, 'disagreement')} to settle." if disputed else f"{answer}."
+
+
+def _labels_line(open_study: Study) -> Html:
+    """Say who gave how many labels, and how well they agree."""
+    if not judging_stores(open_study).labels.last_event:
+        return Html("")
+    given, found = label_count_words(open_study), agreement_words(open_study)
+    if found is None:
+        return tag("p", f"{given}. No passage has been judged blind by two annotators yet.", cls="lead")
+    about = f" Most disputes are about {found.label}." if found.label else ""
+    return tag("p", f"{given}. They agree with {found.sentence}.{about}", cls="lead", title=found.detail)

@@ -47,6 +47,7 @@ RECURSION = re.compile(
 )  # no answer pattern needs recursion, and it can fill memory within the time limit
 
 TEXTS_KEPT = 256
+NEAR_LENGTH = 6  # letters of a name that another word may look like
 """Number of texts whose tokens are cached: those of about a dozen pages, or 4 MB for passages of 100 words."""
 
 _STOP_WORDS = """
@@ -356,6 +357,30 @@ def answer_spans(text: str, answers: Iterable[str], rule: str = DEFAULT_RULE) ->
 def mentions_subject(passage: Passage, question: Question) -> bool:
     """Return whether the passage's title or text mentions the question's subject; True if the question has none."""
     return not question.subject or has_answer(f"{passage.title}\n{passage.text}", [question.subject])
+
+
+def near_name_spans(text: str, name: str) -> list[Span]:
+    """Return the words of a text that look like a long word of a name and are not it, such as Selangbury for
+    Selingbury: capitalised, with the same first letter, and one letter or two changed, added or dropped.
+    """
+    wanted = {token for token in spaced_tokens(nfd(name)).split() if len(token) >= NEAR_LENGTH}
+    normalised, found = _words_of(text, normalise=True)
+    near = {word for word, _, _ in found if word not in wanted and any(_is_near(word, each) for each in wanted)}
+    spans = (normalised.original(start, end) for word, start, end in found if word in near)
+    return merge_spans(span for span in spans if text[span[0]].isupper())
+
+
+def _is_near(word: str, name: str) -> bool:
+    if word[:1] != name[:1] or abs(len(word) - len(name)) > 1:
+        return False
+    distances = list(range(len(name) + 1))  # Levenshtein's, row by row
+    for row, letter in enumerate(word, 1):
+        diagonal, distances[0] = distances[0], row
+        for column, other in enumerate(name, 1):
+            substituted = diagonal + (letter != other)
+            diagonal = distances[column]
+            distances[column] = min(substituted, distances[column] + 1, distances[column - 1] + 1)
+    return distances[-1] <= (2 if len(name) > NEAR_LENGTH + 1 else 1)
 
 
 def query_spans(text: str, question: str) -> list[Span]:
