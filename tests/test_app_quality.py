@@ -105,7 +105,7 @@ def test_figures_of_agreement_and_of_people_are_those_of_the_store(study):
     assert page.rows("four labels") == [said]
     rate = audit(study).overall.positive
     assert re.search("<h1>(.*?)</h1>", page.html)[1] == (
-        f"Annotators agree with an alpha of {four.value:.2f} ({four.low:.2f} to {four.high:.2f}, {four.passages:,} passages); "
+        f"Annotators agree with an alpha of {four.value:.2f} (95%: {four.low:.2f} to {four.high:.2f}) over {four.passages:,} passages; "
         f"{100 * rate.value:.1f}% ({100 * rate.low:.1f}–{100 * rate.high:.1f}%, {rate.passages:,} passages) of the unlabelled "
         "passages answer their question."
     )

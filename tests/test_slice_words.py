@@ -110,16 +110,16 @@ def test_the_relation_that_is_named_has_enough_facts():
         return relations_sentence(SimpleNamespace(differences=differences, rows=rows, k=5, measure=SUCCESS), names)
 
     assert said((29, 30)) == (
-        "one is better than two in 2 of 2 relations in the top 5; most on author (P50), by 30.0 points (20.0 to 40.0)."
+        "one is better than two in 2 of 2 relations in the top 5; most on author (P50), by 30.0 points (95%: 20.0 to 40.0)."
     )
-    assert said((30, 30)).endswith("; most on place of birth (P19), by 70.0 points (60.0 to 80.0).")
-    assert said((2, 3)).endswith("; most on place of birth (P19), by 70.0 points (60.0 to 80.0).")
+    assert said((30, 30)).endswith("; most on place of birth (P19), by 70.0 points (95%: 60.0 to 80.0).")
+    assert said((2, 3)).endswith("; most on place of birth (P19), by 70.0 points (95%: 60.0 to 80.0).")
     assert said((29, 30), p=0.2) == (
         "No relation alone shows which run is better in the top 5: one is furthest ahead on author (P50), by 30.0 points "
-        "(20.0 to 40.0), but this may be chance."
+        "(95%: 20.0 to 40.0), but this may be chance."
     )
     assert said((30, 30), sign=-1).startswith("two is better than one in 2 of 2 relations"), "seen from the better run"
-    assert said((30, 30), sign=-1).endswith("; most on place of birth (P19), by 70.0 points (60.0 to 80.0).")
+    assert said((30, 30), sign=-1).endswith("; most on place of birth (P19), by 70.0 points (95%: 60.0 to 80.0).")
 
 
 def test_a_slice_is_drawn_with_its_interval_and_the_difference_elsewhere():

@@ -21,6 +21,7 @@ from blindspot.app.components.marks import (
     bucket_name,
     grouping,
     letter,
+    pale_note,
     percent,
     percentage,
     relation_label,
@@ -30,7 +31,7 @@ from blindspot.app.markup import Html, div, join, link, span, table, table_head,
 from blindspot.app.runs import retriever_label
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
-from blindspot.backend.core.result_table import interval_ends, signed_ends, signed_number
+from blindspot.backend.core.result_table import signed_ends, signed_number, stated_interval
 from blindspot.backend.core.units import count_with_units, n_cell
 from blindspot.backend.evaluation.comparison import KS, SURE, MeasuredRun, Overall, PairedFigures, by_group, overall
 from blindspot.backend.evaluation.comparison_words import p_words, significance_sentence, where_words
@@ -141,11 +142,10 @@ def headline(comparison: Comparison, selection: Selection, subset: np.ndarray, o
     value, low, high = estimate.percent
     a, b = comparison.run_a.name, comparison.run_b.name
     if figures.difference.p_shown > SURE:
-        return f"No difference between {a} and {b} {where} is established{on} ({signed_ends(low, high)} points)."
+        return f"No difference between {a} and {b} {where} is established{on} {stated_interval(low, high, '+')}."
     low, high = (low, high) if value > 0 else (-high, -low)
     ahead, behind = (a, b) if value > 0 else (b, a)
-    ends = interval_ends(low, high, " to ")
-    return f"{ahead} is {abs(value):.1f} points ahead of {behind} {where}{on} ({ends})."
+    return f"{ahead} is {abs(value):.1f} points ahead of {behind} {where}{on} {stated_interval(low, high)}."
 
 
 def _measure_term(measure: RankingMeasure) -> Html:
@@ -233,6 +233,7 @@ def flip_table(comparison: Comparison, selection: Selection, subset: np.ndarray)
 
 
 Grouping = Literal["relation", "bucket"]
+_HAS_PALE = re.compile(r'class="(?:[^"]* )?(?:unsure|few)[ "]')
 _HAS_WIDE = re.compile(r'<t[hdr] (?:[^>]* )?class="(?:[^"]* )?wide[ "]')
 
 
@@ -417,9 +418,12 @@ def _deepest_cutoff(k: int) -> str | None:
     return "wide" if k == KS[-1] else None
 
 
-def scrolling(table: Html) -> Html:
+def scrolling(table: Html, *pale: str) -> Html:
     """Let a wide table scroll within its own box. A narrow window hides its cells and rows of the class `wide` until the
     line below the table is opened.
+
+    Args:
+        pale: what makes a figure of this table pale. The line that says so appears if a figure is pale.
     """
     fold = tag("details", tag("summary", "All columns"), cls="all-columns") if _HAS_WIDE.search(table) else ""
-    return div(table, fold, cls="scrolling")
+    return join(div(table, fold, cls="scrolling"), pale_note(*pale) if pale and _HAS_PALE.search(table) else "")

@@ -15,7 +15,7 @@ from blindspot.app import hidden_questions, selection, study, url, who
 from blindspot.app.components.compare_tables import accuracy_table, flip_table, headline, scrolling, significance_line
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.empty_page import show_empty_page
-from blindspot.app.components.marks import choices_fold, methods_note, notice
+from blindspot.app.components.marks import NOT_SURE, choices_fold, few, methods_note, notice
 from blindspot.app.components.message import show_last_message, try_action
 from blindspot.app.components.next_questions import step_of_selection
 from blindspot.app.components.path_bar import lead_to
@@ -147,7 +147,7 @@ def _show_slice(
         )
     show(
         div(
-            div(scrolling(accuracy_table(comparison, selection, subset)), cls="panel"),
+            div(scrolling(accuracy_table(comparison, selection, subset), NOT_SURE), cls="panel"),
             div(
                 flip_table(comparison, selection, subset),
                 further_runs(_runs_on(open_study, comparison, selection, subset)),
@@ -210,7 +210,7 @@ def _saved(open_study, selection: Selection, facts: Facts) -> None:
     show(
         div(
             tag("h2", f"Saved slices, {MEASURES.get(selection.measure).title_at(selection.k)}, %"),
-            scrolling(table),
+            scrolling(table, NOT_SURE, few(facts.comparison.units.name)),
             cls="panel",
         )
     )
@@ -319,7 +319,10 @@ def _found_panel(
 
     lines = tag("ol", *(slice_line(*each) for each in with_nested), cls="spoken")
     figures = tag(
-        "details", tag("summary", "All figures"), scrolling(found_table(found_slices, slice_address)), cls="more"
+        "details",
+        tag("summary", "All figures"),
+        scrolling(found_table(found_slices, slice_address), NOT_SURE),
+        cls="more",
     )
     order = tag("h3" if selection.slice else "h2", "Slices, by how much they move the overall difference")
     scale = f"A − B from {signed_number(-limit, 0)} to {signed_number(limit, 0)} points; filled: in the slice, with its 95% interval; hollow: elsewhere"

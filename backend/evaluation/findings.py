@@ -11,7 +11,7 @@ from typing import Literal
 from blindspot.analysis.accuracy import Estimate, proportion, success_from_ranks
 from blindspot.analysis.buckets import FEW, UNKNOWN
 from blindspot.analysis.significance import independent_difference
-from blindspot.backend.core.result_table import signed_ends, signed_number
+from blindspot.backend.core.result_table import signed_number, stated_interval
 from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, figures_at
 from blindspot.backend.text.number_words import quantity
 
@@ -96,13 +96,13 @@ def _difference(paired_figures: PairedFigures, names: tuple[str, str]) -> str:
     if paired_figures.difference.p > SURE:
         return (
             f"No difference between {names[0]} and {names[1]} in their top {paired_figures.k} is established: "
-            f"{signed_number(value)} points ({signed_ends(low, high)})."
+            f"{signed_number(value)} points {stated_interval(low, high, '+')}."
         )
-    low, high = sorted((abs(low), abs(high)))
+    low, high = (low, high) if value > 0 else (-high, -low)
     better, other = names if value > 0 else names[::-1]
     return (
         f"{better} answers {abs(value):.1f} points more of the questions than {other} in its top {paired_figures.k} "
-        f"({low:.1f} to {high:.1f})."
+        f"{stated_interval(low, high)}."
     )
 
 

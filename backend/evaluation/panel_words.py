@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from blindspot.analysis.buckets import FEW
 from blindspot.analysis.relations import RELATIONS
-from blindspot.backend.core.result_table import with_minus_sign
+from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.evaluation.comparison import SURE
 from blindspot.backend.evaluation.comparison_words import where_words
 from blindspot.backend.evaluation.findings import RunFinding, findings
@@ -48,7 +48,7 @@ def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
     gain, estimate = _gain(table, best), table.differences[best].difference.estimate
     ends = sorted(math.copysign(100, gain) * (end or 0.0) for end in (estimate.low, estimate.high))
     named = f"{RELATIONS[best].label} ({best})" if best in RELATIONS else best
-    most = f"on {named}, by {abs(gain):.1f} points ({with_minus_sign(ends[0])} to {with_minus_sign(ends[1])})"
+    most = f"on {named}, by {abs(gain):.1f} points {stated_interval(*ends)}"
     sure = _certain_relations(table)
     if not sure:
         return (

@@ -12,13 +12,13 @@ from blindspot.app.components.quality.audit import BYS, audit_panel
 from blindspot.app.components.quality.batches import batches_panel
 from blindspot.app.components.quality.disputes import disputes_panel
 from blindspot.app.components.quality.judges import judges_panel
-from blindspot.app.components.quality.marks import bounds
 from blindspot.app.components.sign_in import sign_in
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.team.batches import new_batch_button
 from blindspot.app.components.training.certificate import certificates_panel
 from blindspot.app.judging_stores import label_count_words
 from blindspot.app.markup import Html, div, show, tag
+from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.llm.injections import injection_report
 from blindspot.backend.judges.llm.judge import llm_judges
@@ -154,14 +154,14 @@ def _page_head(open_study: Study, found: Quality, audited: Audit) -> list[Html]:
     agreement = found.together.four if found.together else None
     if agreement is not None and agreement.value is not None and agreement.low is not None:
         measured.append(
-            f"annotators agree with an alpha of {agreement.value:.2f} ({agreement.low:.2f} to {agreement.high:.2f}, "
-            f"{quantity(agreement.passages, 'passage')})"
+            f"annotators agree with an alpha of {agreement.value:.2f} "
+            f"{stated_interval(agreement.low, agreement.high, places=2)} over {quantity(agreement.passages, 'passage')}"
         )
     rate = audited.overall.positive if audited.overall else None
     if rate is not None and rate.value is not None and rate.low is not None:
         measured.append(
-            f"{percent(rate.value)}% ({bounds(rate.low, rate.high)}%, {quantity(rate.passages, 'passage')}) of the "
-            "unlabelled passages answer their question"
+            f"{percent(rate.value)}% {stated_interval(100 * rate.low, 100 * rate.high)} of the unlabelled passages answer "
+            f"their question, measured on {quantity(rate.passages, 'passage')}"
         )
     if not measured:
         return [tag("h1", given)]
