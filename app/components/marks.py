@@ -95,7 +95,7 @@ def methods_note(*label: object) -> Html:
     return tag("details", tag("summary", "How this is counted"), div(*label), cls="how")
 
 
-NOT_SURE = "p (Holm) above 0.05"
+NOT_SURE = "p above 0.05"
 
 
 def few(unit: Unit) -> str:

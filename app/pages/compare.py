@@ -131,14 +131,23 @@ def page() -> None:
         for name in rest
         if name in others and (each := study.measured(opened, name, relevance, rule)).kind == compared.run_a.kind
     ]
-    show(
-        div(
-            div(scrolling(accuracy_table(compared, chosen, kept, beside), NOT_SURE), cls="panel"),
-            div(flip_table(compared, chosen, kept), _scope(compared, chosen, kept), cls="panel"),
-            cls="side-by-side overview",
+    by = _grouping(compared)
+    with st.container(key="overview"):
+        show(
+            div(
+                div(scrolling(accuracy_table(compared, chosen, kept, beside), NOT_SURE), cls="panel"),
+                div(
+                    flip_table(compared, chosen, kept),
+                    _scope(compared, chosen, kept),
+                    div(causes_link(chosen), _slices_link(chosen), cls="action"),
+                    cls="panel",
+                ),
+                cls="side-by-side overview",
+            )
         )
-    )
-    _panels(opened, compared, chosen, kept)
+        if not chosen.text:  # a slice cannot express the search
+            _downloads(opened, chosen, compared, by)
+    _panels(opened, compared, chosen, kept, by)
 
 
 def _answer(runs: Mapping[str, dict], comparison: Comparison, selection: Selection, subset: np.ndarray) -> None:
@@ -146,17 +155,16 @@ def _answer(runs: Mapping[str, dict], comparison: Comparison, selection: Selecti
     show(
         tag("h1", headline(comparison, selection, subset)),
         tag("p", significance_line(comparison, selection, subset), cls="under"),
-        div(_methods(runs, comparison, selection), causes_link(selection), _slices_link(selection), cls="action"),
+        _methods(runs, comparison, selection),
         *_warnings(comparison, selection),
         choices_fold(f"{selection.a} and {selection.b}, k = {selection.k}"),
     )
 
 
-def _panels(open_study: Study, comparison: Comparison, chosen: Selection, subset: np.ndarray) -> None:
+def _panels(
+    open_study: Study, comparison: Comparison, chosen: Selection, subset: np.ndarray, by: Grouping | None
+) -> None:
     """Show the parts below the accuracy tables: causes, labels, readers, groups and the questions."""
-    by = _grouping(comparison)
-    if not chosen.text:  # a slice cannot express the search
-        _downloads(open_study, chosen, comparison, by)
     causes_panel(comparison, chosen, subset)
     rows = selection.rows(comparison, chosen, subset)
     questions = div(

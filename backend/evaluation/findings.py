@@ -24,12 +24,13 @@ class RunFinding:
     """A sentence about two runs, and its topic, so that a page can link to the details.
 
     Attributes:
-        group: of a sentence about frequency, the label of the group in which the run finds least; "" for none.
+        run, count: of a sentence about the questions that one run alone answers, that run and their number.
     """
 
     topic: Topic
     sentence: str
-    group: str = ""
+    run: str = ""
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def findings(comparison: Comparison, k: int, names: tuple[str, str]) -> list[Run
         "only_b": (names[1], figures.difference.only_b),
     }
     sentences += [
-        RunFinding(topic, f"Only {name} answers {quantity(count, 'question')}.")
+        RunFinding(topic, f"Only {name} answers {quantity(count, 'question')}.", name, count)
         for topic, (name, count) in only_one_run.items()
         if count
     ]
@@ -128,7 +129,7 @@ def _frequency_findings(points: list[FrequencyPoint], names: tuple[str, str]) ->
         sentence = (
             f"{name} {verb} from {top:.0f}% {bucket_words(frequent.label)} to {bottom:.0f}% {bucket_words(rare.label)}."
         )
-        found.append(RunFinding("frequency", sentence, (rare if change.value > 0 else frequent).label))
+        found.append(RunFinding("frequency", sentence))
     if not found:
         sentence = f"Neither run differs reliably between subjects {bucket_words(frequent.label)} and subjects {bucket_words(rare.label)}."
         return [RunFinding("frequency", sentence)]

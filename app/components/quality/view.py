@@ -152,13 +152,18 @@ def _page_head(open_study: Study, found: Quality, audited: Audit) -> list[Html]:
     rest = f"; {quantity(to_settle, 'passage')} to settle" if to_settle else ""
     given, measured = f"{label_count_words(open_study)}{rest}.", []
     agreement = found.together.four if found.together else None
-    if agreement is not None and agreement.value is not None and agreement.low is not None:
+    if (
+        agreement is not None
+        and agreement.value is not None
+        and agreement.low is not None
+        and agreement.high is not None
+    ):
         measured.append(
             f"annotators agree with an alpha of {agreement.value:.2f} "
             f"{stated_interval(agreement.low, agreement.high, places=2)} over {quantity(agreement.passages, 'passage')}"
         )
     rate = audited.overall.positive if audited.overall else None
-    if rate is not None and rate.value is not None and rate.low is not None:
+    if rate is not None and rate.value is not None and rate.low is not None and rate.high is not None:
         measured.append(
             f"{percent(rate.value)}% {stated_interval(100 * rate.low, 100 * rate.high)} of the unlabelled passages answer "
             f"their question, measured on {quantity(rate.passages, 'passage')}"
