@@ -254,7 +254,7 @@ def group_table(comparison: Comparison, selection: Selection, subset: np.ndarray
         tag("th", letter("a"), f" @{selection.k}", title=measure.title_at(selection.k), scope="col"),
         tag("th", letter("b"), f" @{selection.k}", title=measure.title_at(selection.k), scope="col"),
         tag("th", "ahead", title=GAIN, scope="col"),
-        tag("th", term(f"p (Holm, {_counted(found, group_kind)})", HOLM), scope="col", cls="wide"),
+        tag("th", term(join("p (Holm, ", tag("br"), f"{_counted(found, group_kind)})"), HOLM), scope="col", cls="wide"),
         *(
             tag("th", words, title=f"Number of questions: {said}", scope="col", cls="wide")
             for words, said in FLIP_HEADS.values()

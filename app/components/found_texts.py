@@ -141,7 +141,8 @@ def one_line(pieces: Sequence[tuple[str, str]], limit: int = LINE) -> list[tuple
     """Return the pieces of an excerpt that fit on a line: from shortly before the first word found, to the end of a
     word.
     """
-    left, line = limit, []
+    left = limit
+    line: list[tuple[str, str]] = []
     for number, (piece, kind) in enumerate(pieces):
         if not number and not kind and len(pieces) > 1 and len(piece) > BEFORE:
             piece = f"… {piece[-BEFORE:].partition(' ')[2]}"

@@ -99,8 +99,8 @@ NOT_SURE = "p above 0.05"
 
 
 def few(unit: Unit) -> str:
-    """What makes a figure pale that comes from few units, such as "n below 30 facts"."""
-    return f"n below {FEW} {noun_form(2, unit)}"
+    """What makes a figure pale that comes from few units: "n < 30", or "fewer than 30 facts" where n counts questions."""
+    return f"n < {FEW}" if unit == "question" else f"fewer than {FEW} {noun_form(2, unit)}"
 
 
 def pale_note(*rules: str, looks: str = "Pale") -> Html:

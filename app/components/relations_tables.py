@@ -44,7 +44,8 @@ def relations(table: RelationTable, runs: Sequence[str], questions_address: Call
     """
     limit = widest_difference(each.difference.estimate for each in table.differences.values())
     rows = {row.group: row for row in table.rows}
-    enough, rest = [], []
+    enough: list[Html] = []
+    rest: list[Html] = []
     for name in order(table):
         is_few = rows[name].units < FEW
         label = link(relation_label(name), questions_address(name), title="Compare the first two runs on this relation")

@@ -98,7 +98,7 @@ def frequency_sentence(curves: Curves, runs: Sequence[str]) -> str:
     A difference counts if its p value, adjusted for all groups of the table (Holm), is at most 0.05.
     """
     groups = {} if len(curves.series) > 1 else next(iter(curves.differences.values()), {})
-    if not groups:
+    if not any(both.units >= FEW for both in groups.values()):
         return f"{curves.title} by the frequency of the subject"
     where, sure = where_words(curves.k, curves.measure), _certain_groups(groups)
     if not sure:
@@ -119,7 +119,7 @@ def frequency_sentence(curves: Curves, runs: Sequence[str]) -> str:
                 )
             )
     leads.sort(reverse=True)
-    return "; ".join(words for _, words in leads) + f"{_where_none_leads(curves, groups, sure)}."
+    return "; ".join(words for _, words in leads) + f"{_where_none_leads(curves, groups)}."
 
 
 def frequency_group(curves: Curves) -> int | None:
@@ -144,10 +144,12 @@ def group_words(curves: Curves, bucket: int, is_open: bool = False) -> str:
     return f"from {re.split('[-+]', GROUPS[bucket])[0]} mentions on"
 
 
-def _where_none_leads(curves: Curves, groups: Mapping[int, PairedFigures], sure: Sequence[int]) -> str:
-    """Return that no lead is established in the most frequent groups, from the first one above all certain ones on."""
+def _where_none_leads(curves: Curves, groups: Mapping[int, PairedFigures]) -> str:
+    """Return that no lead is established in the most frequent groups, from the first one above all with a lead on. A
+    group of few questions with a lead counts here, although no sentence names it.
+    """
     frequent = sorted(groups, reverse=curves.cut == "mentions")
-    above = list(takewhile(lambda bucket: bucket not in sure, frequent))
+    above = list(takewhile(lambda bucket: groups[bucket].difference.p_shown > SURE, frequent))
     if not above:
         return ""
     return f"; no lead is established {group_words(curves, above[-1], is_open=len(above) > 1)}"

@@ -208,7 +208,13 @@ def _tick_labels(curves: Curves, runs: Sequence[str]) -> dict[int, str]:
     return {bucket: f"{curves.label(bucket)}<br>{lines[bucket]}" for bucket in sorted(counts)}
 
 
-def _points(estimates: Sequence[Estimate], tick_labels: Sequence[str], name: str, number: int, flat: bool = False):
+def _points(
+    estimates: Sequence[Estimate],
+    tick_labels: Sequence[str] | Sequence[float],
+    name: str,
+    number: int,
+    flat: bool = False,
+):
     """Plot a run's points with their intervals, horizontally if `flat`."""
     from plotly.graph_objects import Scatter
 

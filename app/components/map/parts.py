@@ -192,7 +192,7 @@ def spread_table(map: Map) -> Html:
     )
     return div(
         tag("h2", "Spread of each group"),
-        scrolling(table, f"n below {FEW} positives"),
+        scrolling(table, f"fewer than {FEW} positives"),
         tag("p", message, cls="convention"),
         cls="panel",
     )
