@@ -9,15 +9,19 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from blindspot.db.errors import BlindspotError, Missing, Refused
 
+T = TypeVar("T")
 BUSY_TIMEOUT_MS = 10_000
+AMONG = "IN (SELECT value FROM json_each(?))"
+"""SQL: whether a value is among those of a list, which is bound as JSON."""
 _RETRY_PAUSE = (0.0005, 0.004)  # seconds; a write takes about as long
 
 # SQLite's error codes (a prefix of the name), with what a person can do. `DAMAGED` is the one that a restore mends.
@@ -56,8 +60,10 @@ class DatabaseUnavailable(BlindspotError, sqlite3.OperationalError):
 
     @property
     def damaged_file_error(self) -> bool:
-        """Whether the file itself is damaged, so that restoring a backup would help."""
-        return is_damage(self)
+        """Whether the file is not a sound database, so that restoring a backup would help. Errors about locks, the disk
+        or missing rights do not mean that.
+        """
+        return error_name(self).startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
 
 
 def error_name(error: BaseException) -> str:
@@ -73,13 +79,6 @@ def advice_for(error: BaseException) -> str | None:
     """Say what is wrong and what to do about an error that has a cause outside this program; None for any other error."""
     name = error_name(error)
     return next((advice for prefix, advice in ADVICE.items() if name.startswith(prefix)), None)
-
-
-def is_damage(error: BaseException) -> bool:
-    """Return whether the error means that the file is not a sound database. Errors about locks, the disk or missing
-    rights do not mean that.
-    """
-    return error_name(error).startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
 
 
 @contextmanager
@@ -119,7 +118,7 @@ class _Connection(sqlite3.Connection):
     """A connection whose errors name the file.
 
     Attributes:
-        snapshot: State of a file that was opened without locks, because its folder is not writable. If the
+        state_at_opening: State of a file that was opened without locks, because its folder is not writable. If the
             state changes, somebody else writes to the file, and it must be opened again.
     """
 
@@ -134,22 +133,12 @@ class _Connection(sqlite3.Connection):
         return super().cursor(factory)
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
-        try:
+        with readable_sqlite_errors(self.path):
             return super().execute(sql, parameters)
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            self._raise_readable(error)
-            raise
 
     def executemany(self, sql: str, parameters: Any, /) -> sqlite3.Cursor:
-        try:
+        with readable_sqlite_errors(self.path):
             return super().executemany(sql, parameters)
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            self._raise_readable(error)
-            raise
-
-    def _raise_readable(self, error: Exception) -> None:
-        if not isinstance(error, DatabaseUnavailable) and advice_for(error) is not None:
-            raise DatabaseUnavailable(self.path, error) from error
 
 
 def _path_of(cursor: sqlite3.Cursor) -> Path:
@@ -229,6 +218,29 @@ def _open(path: Path, options: str, read_only: bool) -> _Connection:
     return connection
 
 
+def insert(connection: sqlite3.Connection, table: str, **values: Any) -> sqlite3.Cursor:
+    """Insert one row, given by its columns, inside the caller's transaction."""
+    marks = ", ".join("?" * len(values))
+    return connection.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", tuple(values.values()))
+
+
+def read_records(
+    connection: sqlite3.Connection, record: type[T], source: str, values: Sequence[Any] = ()
+) -> Iterator[T]:
+    """Yield the rows of a query as records of a dataclass, whose fields are the columns.
+
+    Args:
+        source: The query from the name of the table on, as in "consensus WHERE question = ?".
+    """
+    columns = fields(record)  # type: ignore[arg-type]
+    flags = [place for place, column in enumerate(columns) if column.type == "bool"]
+    for row in connection.execute(f"SELECT {', '.join(column.name for column in columns)} FROM {source}", values):
+        cells = list(row)
+        for place in flags:
+            cells[place] = bool(cells[place])
+        yield record(*cells)
+
+
 @contextmanager
 def write_transaction(
     connection: sqlite3.Connection, begin_transaction: Callable[[sqlite3.Connection], None] | None = None
@@ -252,11 +264,22 @@ def write_transaction(
 
 
 class PerThread:
-    """Base class of the stores. Threads may share a store; each thread gets its own connection."""
+    """Base class of the stores. Threads may share a store; each thread gets its own connection.
 
-    def __init__(self, path: str | Path, read_only: bool = False, immutable: bool = False):
+    Args:
+        read_only, immutable: As for `connect`.
+        clock: Returns the seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        read_only: bool = False,
+        immutable: bool = False,
+        clock: Callable[[], float] = time.time,
+    ):
         self.path = Path(path)
-        self._read_only, self._immutable = read_only, immutable
+        self._read_only, self._immutable, self._clock = read_only, immutable, clock
         self._local = threading.local()
         self._lock = threading.Lock()
         self._opened: dict[threading.Thread, sqlite3.Connection] = {}

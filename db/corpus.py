@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import sqlite3
 import time
@@ -11,10 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar
 
 from blindspot.db.backup import sync_to_disk
-from blindspot.db.connection import DatabaseUnavailable, PerThread
+from blindspot.db.connection import AMONG, DatabaseUnavailable, PerThread
 from blindspot.db.errors import BlindspotError, Missing, Refused
 from blindspot.db.records import Passage
 from blindspot.db.word_search import contains_all_words
@@ -25,7 +25,6 @@ _SCHEMA = """
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 """
 
-_Value = TypeVar("_Value")
 Row = tuple[str, str, str]
 """A passage as a tuple: (id, title, text)."""
 
@@ -85,10 +84,8 @@ class Corpus(PerThread):
             Missing: A row outside the collection.
         """
         rows = [int(ordinal) for ordinal in ordinals]
-        by_ordinal: dict[int, Passage] = {}
-        for block in _batches_of_values(list(dict.fromkeys(rows))):
-            sql = f"SELECT ordinal, id, title, text FROM passage WHERE ordinal IN ({_placeholders(block)})"
-            by_ordinal.update((row[0], Passage(*row[1:])) for row in self.connection.execute(sql, block))
+        sql = f"SELECT ordinal, id, title, text FROM passage WHERE ordinal {AMONG}"
+        by_ordinal = {row[0]: Passage(*row[1:]) for row in self.connection.execute(sql, (json.dumps(rows),))}
         try:
             return [by_ordinal[ordinal] for ordinal in rows]
         except KeyError as error:
@@ -121,24 +118,24 @@ class Corpus(PerThread):
         )
         return [row[0] for row in found]
 
+    def by_id(self, ids: Iterable[str]) -> dict[str, Passage]:
+        """Return the passages of some ids. Ids that the collection does not hold are left out."""
+        sql = f"SELECT id, title, text FROM passage WHERE id {AMONG}"
+        return {row[0]: Passage(*row) for row in self.connection.execute(sql, (json.dumps(list(ids)),))}
+
     def ids(self, ordinals: Iterable[int]) -> dict[int, str]:
         """Return the id of the passage in each row, without reading its text. Raises Missing as `passages` does."""
-        by_ordinal: dict[int, str] = {}
         rows = [int(ordinal) for ordinal in ordinals]
-        for block in _batches_of_values(list(dict.fromkeys(rows))):
-            sql = f"SELECT ordinal, id FROM passage WHERE ordinal IN ({_placeholders(block)})"
-            by_ordinal.update(self.connection.execute(sql, block))
+        sql = f"SELECT ordinal, id FROM passage WHERE ordinal {AMONG}"
+        by_ordinal = dict(self.connection.execute(sql, (json.dumps(rows),)).fetchall())
         if unknown := [row for row in rows if row not in by_ordinal]:
             raise Missing(f"there is no passage number {unknown[0]}; the collection holds {len(self)}")
         return by_ordinal
 
     def ordinals(self, ids: Iterable[str]) -> dict[str, int]:
         """Return the row of each id. Ids that the collection does not hold are left out."""
-        by_id: dict[str, int] = {}
-        for block in _batches_of_values(list(dict.fromkeys(ids))):
-            sql = f"SELECT id, ordinal FROM passage WHERE id IN ({_placeholders(block)})"
-            by_id.update(self.connection.execute(sql, block))
-        return by_id
+        sql = f"SELECT id, ordinal FROM passage WHERE id {AMONG}"
+        return dict(self.connection.execute(sql, (json.dumps(list(ids)),)).fetchall())
 
 
 class CorpusWriter:
@@ -167,13 +164,9 @@ class CorpusWriter:
             raise Refused(f"{self.path}: another import was quicker; a study has only one collection")
         self._connection = sqlite3.connect(self.partial, isolation_level=None, check_same_thread=False)
         # A half-written file is deleted, so it needs no journal and no sync.
-        for pragma in (
-            "page_size=8192",
-            "journal_mode=OFF",
-            "synchronous=OFF",
-            "locking_mode=EXCLUSIVE",
-            "cache_size=-65536",
-        ):
+        for (
+            pragma
+        ) in "page_size=8192 journal_mode=OFF synchronous=OFF locking_mode=EXCLUSIVE cache_size=-65536".split():
             self._connection.execute(f"PRAGMA {pragma}")
         self._connection.executescript(_SCHEMA)
         self._connection.execute("BEGIN")
@@ -298,12 +291,3 @@ def pack_text(rows: Sequence[Row]) -> bytes:
     if packed.count(b"\0") != 3 * len(rows):
         raise ValueError("a passage contains a NUL character")
     return packed
-
-
-def _batches_of_values(values: list[_Value]) -> Iterator[list[_Value]]:
-    for start in range(0, len(values), _BLOCK):
-        yield values[start : start + _BLOCK]
-
-
-def _placeholders(values: Sequence[object]) -> str:
-    return ", ".join("?" * len(values))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from blindspot.db.connection import PerThread, store_transaction
+from blindspot.db.connection import PerThread, insert, store_transaction
 from blindspot.db.errors import BadInput
 from blindspot.db.names import name_problem, text_problem
 from blindspot.db.people import require
@@ -66,20 +65,16 @@ class Descriptions(PerThread):
             require(connection, actor, "manage parts")
             delete_description(connection, kind, name)
             if text or keywords:
-                connection.execute(
-                    "INSERT INTO description (kind, name, text, tags, changed_by, changed) VALUES (?, ?, ?, ?, ?, ?)",
-                    (kind, name, text, json.dumps(keywords, ensure_ascii=False), actor, time.time()),
-                )
+                tags = json.dumps(keywords, ensure_ascii=False)
+                row = {"kind": kind, "name": name, "text": text, "tags": tags}
+                insert(connection, "description", **row, changed_by=actor, changed=self._clock())
 
     def record_change(self, kind: str, name: str, action: str, actor: str | None = None) -> None:
         """Record that a person made a part now, without a description. `action` is the right that this takes."""
         with store_transaction(self) as connection:
             require(connection, actor, action)
             delete_description(connection, kind, name)
-            connection.execute(
-                "INSERT INTO description (kind, name, changed_by, changed) VALUES (?, ?, ?, ?)",
-                (kind, name, actor, time.time()),
-            )
+            insert(connection, "description", kind=kind, name=name, changed_by=actor, changed=self._clock())
 
     def changes(self, kind: str) -> list[PartChange]:
         """Return who changed the parts of a kind last, the newest change first."""

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 from blindspot.db import leases
 from blindspot.db.blindness import is_hidden, judged_before
+from blindspot.db.connection import insert
 from blindspot.db.errors import Forbidden, Missing, Refused
 from blindspot.db.events import (
+    COLUMNS,
     INSERT,
     LABELLING,
     MACHINE,
@@ -139,19 +141,18 @@ def write_queue_event(connection: sqlite3.Connection, annotator: str, event: Que
         is_new = leases.skip(connection, annotator, event.batch, event.question)
     else:
         is_new = leases.reopen_by_annotator(connection, annotator, event.batch, event.question, now)
-    values = {
-        "gesture": event.id,
-        "kind": event.kind,
-        "batch": batch_number(connection, event.batch),
-        "question": event.question,
-        "annotator": annotator,
-        "surplus": int(surplus),
-        "milliseconds": event.milliseconds,
-        "client_time": event.client_time,
-        "server_time": now,
-    }
-    connection.execute(
-        f"INSERT INTO queue_act ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})", tuple(values.values())
+    insert(
+        connection,
+        "queue_act",
+        gesture=event.id,
+        kind=event.kind,
+        batch=batch_number(connection, event.batch),
+        question=event.question,
+        annotator=annotator,
+        surplus=int(surplus),
+        milliseconds=event.milliseconds,
+        client_time=event.client_time,
+        server_time=now,
     )
     return Receipt(event.id, "stored" if is_new else "known", SURPLUS if surplus else "")
 
@@ -224,29 +225,8 @@ def _label_rows(
         _refuse_paused(connection, person.name, batch, event.question, now)
     elif batch is not None:
         extend_lease(connection, batch, event.question, person.name, now)
-    template = EventRow(
-        number=None,
-        gesture=event.id,
-        part=0,
-        kind=event.kind,
-        question=event.question,
-        passage=None,
-        annotator=person.name,
-        label=None,
-        note=event.note,
-        undoes=None,
-        batch=event.batch,
-        practice=practice,
-        blind=int(event.blind),
-        run=None,
-        rank=None,
-        score=None,
-        suggestion=None,
-        inclusion_probability=None,
-        milliseconds=event.milliseconds,
-        guideline_version=event.guideline_version,
-        client_time=event.client_time,
-        server_time=now,
+    template = _event_row(
+        event, now, annotator=person.name, note=event.note, batch=event.batch, practice=practice, blind=int(event.blind)
     )
     if not event.choices:  # a bad question or a note on a question is one row without a passage
         return [template]
@@ -256,26 +236,40 @@ def _label_rows(
     ]
 
 
-def _choice_row(template: EventRow, choice: Choice, origin: _CandidateOrigin | None) -> EventRow:
-    found = origin or _CandidateOrigin(
-        choice.run, choice.rank, choice.score, None
-    )  # a batch knows where its candidates were found
+def _event_row(event: LabelEvent, now: float, **columns: Any) -> EventRow:
+    """Return the first row of an event, with some columns more. All others are empty."""
+    of_event = {
+        "gesture": event.id,
+        "part": 0,
+        "kind": event.kind,
+        "question": event.question,
+        "milliseconds": event.milliseconds,
+        "guideline_version": event.guideline_version,
+        "client_time": event.client_time,
+        "server_time": now,
+    }
+    return EventRow(**{**dict.fromkeys(COLUMNS), **of_event, **columns})
+
+
+def _choice_row(template: EventRow, choice: Choice, candidate: _CandidateOrigin | None) -> EventRow:
+    """Return the row of one passage. A batch knows in which run its candidates rank, so it overrules the event."""
+    origin = candidate or _CandidateOrigin(choice.run, choice.rank, choice.score, None)
     return replace(
         template,
         passage=choice.passage,
         label=choice.label,
-        run=found.run,
-        rank=found.rank,
-        score=found.score,
+        run=origin.run,
+        rank=origin.rank,
+        score=origin.score,
         suggestion=choice.suggestion,
-        inclusion_probability=found.inclusion_probability if template.kind in LABELLING else None,
+        inclusion_probability=origin.inclusion_probability if template.kind in LABELLING else None,
     )
 
 
 def _refuse_unknown_passages(event: LabelEvent, passages: Passages | None) -> None:
     ids = [choice.passage for choice in event.choices]
-    found = passages(ids) if passages is not None else {}
-    if absent := next((id for id in ids if id not in found), None):
+    known = passages(ids) if passages is not None else {}
+    if absent := next((id for id in ids if id not in known), None):
         raise Missing(f"there is no passage {absent!r} in this study")
 
 
@@ -316,24 +310,16 @@ def _undo_rows(connection: sqlite3.Connection, annotator: str, event: LabelEvent
     if connection.execute("SELECT 1 FROM label_event WHERE undoes = ?", (undone[0].number,)).fetchone():
         raise Refused(f"the event {event.undoes!r} was undone before")
     return [
-        replace(
-            row,
-            number=None,
-            gesture=event.id,
+        _event_row(
+            event,
+            now,
             part=part,
-            kind="undo",
-            label=None,
-            note=None,
+            passage=row.passage,
+            annotator=row.annotator,
             undoes=row.number,
-            run=None,
-            rank=None,
-            score=None,
-            suggestion=None,
-            inclusion_probability=None,
-            milliseconds=event.milliseconds,
-            guideline_version=event.guideline_version,
-            client_time=event.client_time,
-            server_time=now,
+            batch=row.batch,
+            practice=row.practice,
+            blind=row.blind,
         )
         for part, row in enumerate(undone)
     ]

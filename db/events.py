@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
+from blindspot.db.connection import read_records
 from blindspot.db.errors import BadInput
 from blindspot.db.names import text_problem
 
@@ -26,6 +27,8 @@ Kind = Literal["label", "adjudicate", "undo", "note", "bad_question"]
 QueueKind = Literal["finish", "skip", "reopen"]
 
 LABELS: tuple[str, ...] = get_args(Label)
+SETTLED: tuple[Label, ...] = ("positive", "related", "negative")
+"""The labels that say of a pair whether it answers, which "unsure" does not."""
 KINDS: tuple[str, ...] = get_args(Kind)
 QUEUE_KINDS: tuple[str, ...] = get_args(QueueKind)
 LABELLING = ("label", "adjudicate")
@@ -156,13 +159,12 @@ class EventRow:
 
 
 COLUMNS = tuple(field.name for field in fields(EventRow))
-SELECT = f"SELECT {', '.join(COLUMNS)} FROM label_event"
 INSERT = f"INSERT INTO label_event ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 
 
 def rows_where(connection: sqlite3.Connection, condition: str, values: tuple[Any, ...]) -> list[EventRow]:
     """Return the rows of `label_event` that match a WHERE clause."""
-    return [EventRow(*row) for row in connection.execute(f"{SELECT} {condition}", values)]
+    return list(read_records(connection, EventRow, f"label_event {condition}", values))
 
 
 def parse_label_event(value: Any, guideline_version: str = "0") -> LabelEvent:
@@ -203,13 +205,8 @@ def parse_event(value: Any, guideline_version: str = "0") -> LabelEvent | QueueE
         event = QueueEvent(**_checked_fields(QueueEvent, value, {"id", "kind", "question", "batch"}, "an event"))
     else:
         return parse_label_event(value, guideline_version)
-    for name in ("id", "kind", "batch"):
-        _check_text(name, getattr(event, name))
-    _check_text("question", event.question, limit=256)
-    _check_integer("milliseconds", event.milliseconds, 0)
-    _check_number("client_time", event.client_time)
-    if event.kind not in QUEUE_KINDS:
-        raise BadInput(f"the kind is {event.kind!r}; it must be one of {', '.join(QUEUE_KINDS)}")
+    _check_text("batch", event.batch)
+    _check_common_fields(event, QUEUE_KINDS)
     return event
 
 
@@ -219,25 +216,30 @@ def validate(event: LabelEvent) -> None:
     Raises:
         BadInput: The event makes no sense.
     """
-    for name in ("id", "kind", "guideline_version"):
-        _check_text(name, getattr(event, name))
-    _check_text("question", event.question, limit=256)
+    _check_common_fields(event, KINDS)
+    _check_text("guideline_version", event.guideline_version)
     for name in ("undoes", "batch"):
         _check_text(name, getattr(event, name), optional=True)
     _check_text("note", event.note, optional=True, limit=MAX_NOTE)
     if event.note is not None and event.kind in ("label", "undo"):
         raise BadInput(f"an event of kind {event.kind!r} carries no note; send the note as its own event")
-    _check_integer("milliseconds", event.milliseconds, 0)
-    _check_number("client_time", event.client_time)
     if not isinstance(event.blind, bool):
         raise BadInput("blind must be true or false")
-    if event.kind not in KINDS:
-        raise BadInput(f"the kind is {event.kind!r}; it must be one of {', '.join(KINDS)}")
     if (event.kind == "undo") != (event.undoes is not None):
         raise BadInput("an undo, and no other event, must name the event that it undoes")
     if event.kind == "note" and event.note is None:
         raise BadInput("a note must have a text")
     _check_choices(event)
+
+
+def _check_common_fields(event: LabelEvent | QueueEvent, kinds: tuple[str, ...]) -> None:
+    for name in ("id", "kind"):
+        _check_text(name, getattr(event, name))
+    _check_text("question", event.question, limit=256)
+    _check_integer("milliseconds", event.milliseconds, 0)
+    _check_number("client_time", event.client_time)
+    if event.kind not in kinds:
+        raise BadInput(f"the kind is {event.kind!r}; it must be one of {', '.join(kinds)}")
 
 
 def _check_choices(event: LabelEvent) -> None:

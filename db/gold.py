@@ -37,14 +37,6 @@ def insert_matches(connection: sqlite3.Connection, matches: Iterable[GoldMatch])
 class GoldMatches(PerThread):
     """The gold matches of a labels.db, in the order of import."""
 
-    def matches_of(self, question: str) -> list[GoldMatch]:
-        """Return the matches of a question."""
-        rows = self.connection.execute(
-            "SELECT question, passage, how, score, reason FROM gold_match WHERE question = ? ORDER BY number",
-            (question,),
-        )
-        return [GoldMatch(*row) for row in rows]
-
     def counts(self) -> dict[str, int]:
         """Count the gold pairs by how they were matched, and the unmatched pairs by reason."""
         rows = self.connection.execute(

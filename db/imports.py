@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
-from blindspot.db.connection import PerThread, write_transaction
+from blindspot.db.connection import PerThread, insert, read_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,7 @@ class ImportRecord:
 def insert_record(connection: sqlite3.Connection, record: ImportRecord) -> None:
     """Insert a record inside the caller's transaction, so that rows and record are stored together or not at all."""
     when = record.imported_at or datetime.now(UTC).isoformat(timespec="seconds")
-    connection.execute(
-        "INSERT INTO import_record (kind, file, sha256, size, rows, left_out, options, imported_at) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (record.kind, record.file, record.sha256, record.size, record.rows, record.left_out, record.options, when),
-    )
+    insert(connection, "import_record", **{**asdict(record), "imported_at": when})
 
 
 class Imports(PerThread):
@@ -43,12 +39,8 @@ class Imports(PerThread):
 
     def all_records(self, kind: str | None = None) -> list[ImportRecord]:
         """Return all records, or those of one kind."""
-        rows = self.connection.execute(
-            "SELECT kind, file, sha256, size, rows, left_out, options, imported_at FROM import_record "
-            "WHERE ?1 IS NULL OR kind = ?1 ORDER BY number",
-            (kind,),
-        )
-        return [ImportRecord(*row) for row in rows]
+        source = "import_record WHERE ?1 IS NULL OR kind = ?1 ORDER BY number"
+        return list(read_records(self.connection, ImportRecord, source, (kind,)))
 
     @property
     def last_number(self) -> int:
@@ -65,6 +57,5 @@ class Imports(PerThread):
         return next(same, None)
 
     def add(self, record: ImportRecord) -> None:
-        """Insert a record in its own transaction."""
-        with write_transaction(self.connection) as connection:
-            insert_record(connection, record)
+        """Insert a record."""
+        insert_record(self.connection, record)

@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from blindspot.db.connection import PerThread, write_transaction
+from blindspot.db.connection import PerThread, insert
 from blindspot.db.errors import Missing
 
-_COLUMNS = (
-    "id",
-    "kind",
-    "arguments",
-    "state",
-    "pid",
-    "host",
-    "started",
-    "ended",
-    "done",
-    "total",
-    "doing",
-    "error",
-    "result",
-    "function",
-    "heavy",
-    "boot",
-    "process",
-    "heartbeat",
-)
-_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM job"
 UNFINISHED = ("waiting", "running")
 
 
@@ -72,6 +52,10 @@ class Job:
         return self.state in UNFINISHED
 
 
+_COLUMNS = tuple(column.name for column in fields(Job))
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM job"
+
+
 class Jobs(PerThread):
     """The jobs of one labels.db. Threads may share it."""
 
@@ -87,46 +71,41 @@ class Jobs(PerThread):
         boot: str | None = None,
     ) -> None:
         """Record a job that is waiting to be started."""
-        with write_transaction(self.connection) as connection:
-            connection.execute(
-                "INSERT INTO job (id, kind, arguments, state, function, heavy, host, boot, heartbeat) "
-                "VALUES (?, ?, ?, 'waiting', ?, ?, ?, ?, ?)",
-                (id, kind, json.dumps(arguments), function, int(heavy), host, boot, _utc_now()),
-            )
+        insert(
+            self.connection,
+            "job",
+            id=id,
+            kind=kind,
+            arguments=json.dumps(arguments),
+            state="waiting",
+            function=function,
+            heavy=int(heavy),
+            host=host,
+            boot=boot,
+            heartbeat=_utc_now(),
+        )
 
     def adopt(self, id: str, pid: int, process: str | None, host: str, boot: str | None) -> None:
         """Record which process does the job."""
-        with write_transaction(self.connection) as connection:
-            connection.execute(
-                "UPDATE job SET pid = ?, process = ?, host = ?, boot = ?, heartbeat = ? WHERE id = ?",
-                (pid, process, host, boot, _utc_now(), id),
-            )
+        self._update(id, pid=pid, process=process, host=host, boot=boot, heartbeat=_utc_now())
 
     def start(self, id: str) -> None:
         """Record that a waiting job is now running."""
-        with write_transaction(self.connection) as connection:
-            connection.execute(
-                "UPDATE job SET state = 'running', doing = '', started = ?, heartbeat = ? WHERE id = ? AND state = "
-                "'waiting'",
-                (_utc_now(), _utc_now(), id),
-            )
+        self._update(id, ("waiting",), state="running", doing="", started=_utc_now(), heartbeat=_utc_now())
 
     def beat(self, id: str, completed: int, total: int | None, activity: str) -> None:
         """Record the progress of a job, and that its process is alive."""
-        with write_transaction(self.connection) as connection:
-            connection.execute(
-                "UPDATE job SET done = ?, total = ?, doing = ?, heartbeat = ? WHERE id = ?",
-                (completed, total, activity, _utc_now(), id),
-            )
+        self._update(id, done=completed, total=total, doing=activity, heartbeat=_utc_now())
 
     def end(self, id: str, state: str, error: str | None = None, result: Any = None) -> None:
         """Record the outcome. Only the first outcome of a job counts; a later one changes nothing."""
-        with write_transaction(self.connection) as connection:
-            connection.execute(
-                "UPDATE job SET state = ?, ended = ?, error = ?, result = ? WHERE id = ? AND state IN ('waiting', "
-                "'running')",
-                (state, _utc_now(), error, json.dumps(result), id),
-            )
+        self._update(id, UNFINISHED, state=state, ended=_utc_now(), error=error, result=json.dumps(result))
+
+    def _update(self, id: str, only_in: Sequence[str] = (), **values: Any) -> None:
+        """Change the record of a job; with `only_in`, only if its state is one of these."""
+        columns = ", ".join(f"{column} = ?" for column in values)
+        condition = f" AND state IN ({', '.join('?' * len(only_in))})" if only_in else ""
+        self.connection.execute(f"UPDATE job SET {columns} WHERE id = ?{condition}", (*values.values(), id, *only_in))
 
     def get(self, id: str) -> Job:
         """Raises Missing."""

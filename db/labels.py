@@ -15,15 +15,13 @@ from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
-from blindspot.db.connection import DatabaseUnavailable, PerThread, store_transaction
+from blindspot.db.connection import AMONG, DatabaseUnavailable, PerThread, T, read_records, store_transaction
 from blindspot.db.errors import BlindspotError, Refused
 from blindspot.db.event_writer import Passages, write_label_event, write_machine_labels, write_queue_event
 from blindspot.db.events import (
-    COLUMNS,
     INSERT,
     MACHINE,
     MAX_NUMBER,
-    SELECT,
     Choice,
     EventRow,
     Label,
@@ -31,7 +29,6 @@ from blindspot.db.events import (
     QueueEvent,
     Receipt,
     parse_event,
-    rows_where,
     validate,
 )
 from blindspot.db.judgements import Consensus, CorrectedRelevance, Judgement, views_as_of
@@ -57,8 +54,8 @@ class Labels(PerThread):
         passages: Passages | None = None,
         clock: Callable[[], float] = time.time,
     ):
-        super().__init__(path, read_only)
-        self._passages, self._clock = passages, clock
+        super().__init__(path, read_only, clock=clock)
+        self._passages = passages
 
     def add(self, annotator: str, event: LabelEvent) -> Receipt:
         """Store one label event: all its rows or none.
@@ -129,8 +126,8 @@ class Labels(PerThread):
     def stored_ids(self, ids: Iterable[str]) -> set[str]:
         """Return the event ids that the store already has."""
         rows = self.connection.execute(
-            "SELECT gesture FROM label_event WHERE gesture IN (SELECT value FROM json_each(?1)) "
-            "UNION SELECT gesture FROM queue_act WHERE gesture IN (SELECT value FROM json_each(?1))",
+            "WITH sent AS (SELECT value FROM json_each(?)) SELECT gesture FROM label_event WHERE gesture IN sent "
+            "UNION SELECT gesture FROM queue_act WHERE gesture IN sent",
             (json.dumps(list(ids)),),
         )
         return {row[0] for row in rows}
@@ -180,8 +177,7 @@ class Labels(PerThread):
         """
         rows = self.connection.execute(
             "SELECT question, passage, label FROM live_event "
-            "WHERE annotator = ? AND question IN (SELECT value FROM json_each(?)) "
-            "AND batch IS ? AND kind = 'label' ORDER BY number",
+            f"WHERE annotator = ? AND question {AMONG} AND batch IS ? AND kind = 'label' ORDER BY number",
             (annotator, json.dumps(list(questions)), batch),
         )
         labels: dict[str, dict[str, Label]] = {}
@@ -191,23 +187,11 @@ class Labels(PerThread):
 
     def judgements(self, questions: Iterable[str] | None = None) -> list[Judgement]:
         """Return the judgements, ordered by number, without those of practice."""
-        rows = self._rows_of_view(
-            "number, question, passage, annotator, label, batch, blind, inclusion_probability",
-            "judgement",
-            questions,
-            "number",
-        )
-        return [
-            Judgement(number, question, passage, annotator, label, batch, bool(blind), inclusion)
-            for number, question, passage, annotator, label, batch, blind, inclusion in rows
-        ]
+        return self._records(Judgement, "judgement", questions, "number")
 
     def consensus(self, questions: Iterable[str] | None = None) -> list[Consensus]:
         """Return the consensus of each judged pair, by question and passage."""
-        rows = self._rows_of_view(
-            "question, passage, label, state, people", "consensus", questions, "question, passage"
-        )
-        return [Consensus(*row) for row in rows]
+        return self._records(Consensus, "consensus", questions, "question, passage")
 
     def disputed_questions(self, excluded_questions: Container[str] = ()) -> list[str]:
         """Return the questions that have a disputed passage, by id, except the given ones."""
@@ -222,14 +206,8 @@ class Labels(PerThread):
         Args:
             training: Only pairs that training may use. Pairs of dev and test questions never are.
         """
-        columns = "question, passage, relevance, gold, state, people, split, trains"
-        rows = self._rows_of_view(
-            columns, "corrected_relevance", questions, "question, passage", "trains = 1" if training else "1"
-        )
-        return [
-            CorrectedRelevance(question, passage, relevance, bool(gold), state, people, split, bool(trains))
-            for question, passage, relevance, gold, state, people, split, trains in rows
-        ]
+        trains = "trains = 1" if training else "1"
+        return self._records(CorrectedRelevance, "corrected_relevance", questions, "question, passage", trains)
 
     def rejected_gold(self) -> dict[str, set[str]]:
         """Return the gold passages that people labelled related or negative, by question."""
@@ -252,12 +230,24 @@ class Labels(PerThread):
 
     def machine_labels(self, annotator: str) -> dict[tuple[str, str], Label]:
         """Return the last label that a machine annotator gave each pair, by question and passage."""
-        rows = self.connection.execute(
-            "SELECT e.question, e.passage, e.label FROM live_event e JOIN annotator a ON a.name = e.annotator "
-            "WHERE a.kind = 'machine' AND e.annotator = ? AND e.kind = 'label' AND e.practice = 0 ORDER BY e.number",
-            (annotator,),
-        )
+        rows, _ = self.machine_label_page(annotator, 0, -1)
         return {(question, passage): label for question, passage, label in rows}
+
+    def machine_label_page(self, annotator: str, offset: int, limit: int) -> tuple[list[tuple[str, str, Label]], int]:
+        """Return one page of `machine_labels` as (question, passage, label), in that order, and the total number. A
+        limit of -1 returns them all.
+        """
+        last = (
+            "(SELECT question, passage, label, row_number() OVER (PARTITION BY question, passage ORDER BY number DESC) "
+            "AS nth FROM live_event WHERE kind = 'label' AND practice = 0 AND annotator = (SELECT name FROM annotator "
+            "WHERE name = ? AND kind = 'machine')) WHERE nth = 1"
+        )
+        total = self.connection.execute(f"SELECT count(*) FROM {last}", (annotator,)).fetchone()[0]
+        rows = self.connection.execute(
+            f"SELECT question, passage, label FROM {last} ORDER BY question, passage LIMIT ? OFFSET ?",
+            (annotator, limit, offset),
+        )
+        return rows.fetchall(), int(total)
 
     def bad_questions(self) -> dict[str, list[str]]:
         """Return the questions that annotators marked as bad, with those annotators."""
@@ -281,11 +271,8 @@ class Labels(PerThread):
 
     def notes(self, question: str) -> list[EventRow]:
         """Return the notes on a question and its passages, without undone ones."""
-        rows = self.connection.execute(
-            f"SELECT {', '.join(COLUMNS)} FROM live_event WHERE question = ? AND note IS NOT NULL ORDER BY number",
-            (question,),
-        )
-        return [EventRow(*row) for row in rows]
+        source = "live_event WHERE question = ? AND note IS NOT NULL ORDER BY number"
+        return list(read_records(self.connection, EventRow, source, (question,)))
 
     def find_notes(
         self,
@@ -300,29 +287,13 @@ class Labels(PerThread):
             annotator: only this annotator's notes.
             excluded_questions: questions whose notes are left out.
         """
-        condition, values = contains_all_words("note", search_words)
-        rows = self.connection.execute(
-            f"SELECT {', '.join(COLUMNS)} FROM live_event WHERE note IS NOT NULL AND (? IS NULL OR annotator = ?) "
-            f"AND {condition} AND question NOT IN (SELECT value FROM json_each(?)) ORDER BY number DESC LIMIT ?",
-            (annotator, annotator, *values, json.dumps(list(excluded_questions)), limit),
+        condition, patterns = contains_all_words("note", search_words)
+        source = (
+            f"live_event WHERE note IS NOT NULL AND (? IS NULL OR annotator = ?) AND {condition} "
+            f"AND NOT question {AMONG} ORDER BY number DESC LIMIT ?"
         )
-        return [EventRow(*row) for row in rows]
-
-    def labels_of_machine(self, annotator: str, offset: int, limit: int) -> tuple[list[tuple[str, str, Label]], int]:
-        """Return one page of (question, passage, label) and the total number: the last label that a machine gave each
-        pair.
-        """
-        last = (
-            "(SELECT question, passage, label, row_number() OVER (PARTITION BY question, passage ORDER BY number DESC) "
-            "AS nth FROM live_event WHERE kind = 'label' AND practice = 0 AND annotator = (SELECT name FROM annotator "
-            "WHERE name = ? AND kind = 'machine')) WHERE nth = 1"
-        )
-        total = self.connection.execute(f"SELECT count(*) FROM {last}", (annotator,)).fetchone()[0]
-        rows = self.connection.execute(
-            f"SELECT question, passage, label FROM {last} ORDER BY question, passage LIMIT ? OFFSET ?",
-            (annotator, limit, offset),
-        )
-        return rows.fetchall(), int(total)
+        values = [annotator, annotator, *patterns, json.dumps(list(excluded_questions)), limit]
+        return list(read_records(self.connection, EventRow, source, values))
 
     @property
     def last_event(self) -> int:
@@ -353,7 +324,7 @@ class Labels(PerThread):
         rows = self.connection.execute(
             "SELECT e.annotator, count(DISTINCT json_array(e.question, e.passage)) FROM live_event e JOIN question q ON q.id = e.question "
             "JOIN annotator a ON a.name = e.annotator AND a.kind = 'person' WHERE e.number > ? AND e.kind IN "
-            "('label', 'adjudicate') AND e.practice = 0 AND q.split IN (SELECT value FROM json_each(?)) GROUP BY "
+            f"('label', 'adjudicate') AND e.practice = 0 AND q.split {AMONG} GROUP BY "
             "e.annotator ORDER BY e.annotator",
             (number, json.dumps(list(splits))),
         )
@@ -364,21 +335,17 @@ class Labels(PerThread):
     ) -> Iterator[EventRow]:
         """Yield the event rows in order, up to a number; with `by_people`, without those of machines."""
         question_ids = None if questions is None else json.dumps(list(questions))
-        rows = self.connection.execute(
-            f"{SELECT} WHERE (?1 IS NULL OR number <= ?1) "
+        source = (
+            "label_event WHERE (?1 IS NULL OR number <= ?1) "
             "AND (?2 IS NULL OR question IN (SELECT value FROM json_each(?2))) "
-            "AND (NOT ?3 OR annotator IN (SELECT name FROM annotator WHERE kind = 'person')) ORDER BY number",
-            (last_event, question_ids, by_people),
+            "AND (NOT ?3 OR annotator IN (SELECT name FROM annotator WHERE kind = 'person')) ORDER BY number"
         )
-        return (EventRow(*row) for row in rows)
+        return read_records(self.connection, EventRow, source, (last_event, question_ids, by_people))
 
     def event_rows_of(self, ids: Iterable[str]) -> list[EventRow]:
         """Return the rows of the label events with these ids, by number."""
-        return rows_where(
-            self.connection,
-            "WHERE gesture IN (SELECT value FROM json_each(?)) ORDER BY number",
-            (json.dumps(list(ids)),),
-        )
+        source = f"label_event WHERE gesture {AMONG} ORDER BY number"
+        return list(read_records(self.connection, EventRow, source, (json.dumps(list(ids)),)))
 
     def bad_questions_as_of(self, number: int) -> set[str]:
         """Return the questions that were marked as bad when row `number` was the last one."""
@@ -391,10 +358,7 @@ class Labels(PerThread):
     def consensus_as_of(self, number: int) -> list[Consensus]:
         """Return the consensus as it was when row `number` was the last one."""
         with views_as_of(self.path, number) as connection:
-            rows = connection.execute(
-                "SELECT question, passage, label, state, people FROM consensus ORDER BY question, passage"
-            )
-            return [Consensus(*row) for row in rows]
+            return list(read_records(connection, Consensus, "consensus ORDER BY question, passage"))
 
     def import_event_rows(self, rows: Sequence[EventRow], number_of_imported: Mapping[int, int] | None = None) -> int:
         """Add event rows that another store recorded, all or none. Return how many.
@@ -427,15 +391,15 @@ class Labels(PerThread):
             finish_imported_questions(connection, last_before, self._clock())
         return len(rows)
 
-    def _rows_of_view(
-        self, columns: str, view: str, questions: Iterable[str] | None, order: str, condition: str = "1"
-    ) -> list[tuple[Any, ...]]:
+    def _records(
+        self, record: type[T], view: str, questions: Iterable[str] | None, order: str, condition: str = "1"
+    ) -> list[T]:
+        """Return the rows of a view, or only those of some questions."""
         question_ids = None if questions is None else json.dumps(list(questions))
-        where = condition if question_ids is None else f"{condition} AND question IN (SELECT value FROM json_each(?))"
+        chosen = "1" if question_ids is None else f"question {AMONG}"
         values = () if question_ids is None else (question_ids,)
-        return self.connection.execute(
-            f"SELECT {columns} FROM {view} WHERE {where} ORDER BY {order}", values
-        ).fetchall()
+        source = f"{view} WHERE {condition} AND {chosen} ORDER BY {order}"
+        return list(read_records(self.connection, record, source, values))
 
 
 def _last_event_number(connection: sqlite3.Connection) -> int:

@@ -80,18 +80,12 @@ def finish(connection: sqlite3.Connection, annotator: str, batch: str, question:
     in_time = state == "held" and expires > now
     if not in_time and person(connection, annotator).paused:
         raise Refused(f"{annotator} is paused; ask a lead")
-    free = _count_other_holders(connection, number, question, annotator, now) < needed and assigned_to in (
-        None,
-        annotator,
-    )
+    others = _count_other_holders(connection, number, question, annotator, now)
+    free = others < needed and assigned_to in (None, annotator)
     surplus = not (practice or in_time or free)
     if not in_time and not surplus:
         _end_expired_leases(connection, number, question, now)
-    connection.execute(
-        "INSERT INTO lease (batch, question, annotator, state, expires, surplus) VALUES (?, ?, ?, 'finished', ?, ?) "
-        "ON CONFLICT DO UPDATE SET state = 'finished', surplus = excluded.surplus",
-        (number, question, annotator, now, int(surplus)),
-    )
+    _store_finish(connection, number, question, annotator, now, surplus)
     update_finished_state(connection, number, question)
     return True, surplus
 
@@ -203,13 +197,19 @@ def finish_imported_questions(connection: sqlite3.Connection, last_before: int, 
     ).fetchall()
     for batch, question, annotator, needed in rows:
         surplus = _count_other_holders(connection, batch, question, annotator, now) >= needed
-        connection.execute(
-            "INSERT INTO lease (batch, question, annotator, state, expires, surplus) VALUES (?, ?, ?, 'finished', ?, ?) "
-            "ON CONFLICT DO UPDATE SET state = 'finished', surplus = excluded.surplus",
-            (batch, question, annotator, now, int(surplus)),
-        )
+        _store_finish(connection, batch, question, annotator, now, surplus)
     for batch in {row[0] for row in rows}:
         update_finished_state(connection, batch, None)
+
+
+def _store_finish(
+    connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float, surplus: bool
+) -> None:
+    connection.execute(
+        "INSERT INTO lease (batch, question, annotator, state, expires, surplus) VALUES (?, ?, ?, 'finished', ?, ?) "
+        "ON CONFLICT DO UPDATE SET state = 'finished', surplus = excluded.surplus",
+        (batch, question, annotator, now, int(surplus)),
+    )
 
 
 def _end_expired_leases(connection: sqlite3.Connection, batch: int, question: str, now: float) -> None:

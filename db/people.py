@@ -5,13 +5,10 @@ from __future__ import annotations
 import hashlib
 import secrets
 import sqlite3
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, get_args
 
-from blindspot.db.connection import PerThread, store_transaction
+from blindspot.db.connection import PerThread, insert, store_transaction
 from blindspot.db.errors import BadInput, Forbidden, Missing, Refused
 from blindspot.db.names import check_display_name
 from blindspot.db.rights import ACTIONS, ROLES, Role, required_role, role_allows
@@ -74,10 +71,6 @@ class People(PerThread):
     the command line), who may do everything.
     """
 
-    def __init__(self, path: str | Path, read_only: bool = False, clock: Callable[[], float] = time.time):
-        super().__init__(path, read_only)
-        self._clock = clock
-
     def all(self) -> list[Person]:
         """Return all people, by name."""
         return [_person(row) for row in self.connection.execute(f"SELECT {_COLUMNS} FROM annotator ORDER BY name")]
@@ -98,10 +91,7 @@ class People(PerThread):
             require(connection, actor, "manage people")
             if connection.execute("SELECT 1 FROM annotator WHERE name = ? OR email = ?", (name, email)).fetchone():
                 raise Refused(f"there is somebody named {name!r}, or with that address, already; choose another name")
-            connection.execute(
-                "INSERT INTO annotator (name, role, email, made) VALUES (?, ?, ?, ?)",
-                (name, role, email, self._clock()),
-            )
+            insert(connection, "annotator", name=name, role=role, email=email, made=self._clock())
             return person(connection, name)
 
     def set_role(self, name: str, role: Role, actor: str | None = None) -> None:
@@ -183,10 +173,7 @@ class People(PerThread):
 
     def person_of_link(self, secret: str) -> Person | None:
         """Return the person to whom a link belongs; None if the link was revoked or never existed."""
-        row = self.connection.execute(
-            f"SELECT {_COLUMNS} FROM annotator WHERE invitation = ?", (_hash_secret(secret),)
-        ).fetchone()
-        return _person(row) if row else None
+        return _find_person(self.connection, "annotator WHERE invitation = ?", _hash_secret(secret))
 
     def sign_in(self, secret: str) -> str | None:
         """Exchange the secret of a personal link for the token of a new session; None for a link that is not valid.
@@ -195,28 +182,25 @@ class People(PerThread):
         """
         token, now = secrets.token_urlsafe(32), self._clock()
         with store_transaction(self) as connection:
-            row = connection.execute(
-                "SELECT name FROM annotator WHERE invitation = ?", (_hash_secret(secret),)
-            ).fetchone()
-            if row is None:
+            who = self.person_of_link(secret)
+            if who is None:
                 return None
             connection.execute("DELETE FROM sign_in WHERE expires <= ?", (now,))
-            connection.execute(
-                "INSERT INTO sign_in (token, annotator, invitation, expires) VALUES (?, ?, ?, ?)",
-                (_hash_secret(token), row[0], _hash_secret(secret), now + SESSION_SECONDS),
-            )
+            session = {"token": _hash_secret(token), "invitation": _hash_secret(secret)}
+            insert(connection, "sign_in", **session, annotator=who.name, expires=now + SESSION_SECONDS)
         return token
 
     def person_of_session(self, token: str) -> Person | None:
         """Return the person of a session; None if the session expired or was signed out, or if its link was revoked or
         replaced.
         """
-        row = self.connection.execute(
-            f"SELECT {_COLUMNS} FROM sign_in s JOIN annotator ON name = s.annotator "
+        return _find_person(
+            self.connection,
+            "sign_in s JOIN annotator ON name = s.annotator "
             "WHERE s.token = ? AND s.expires > ? AND s.invitation = annotator.invitation",
-            (_hash_secret(token), self._clock()),
-        ).fetchone()
-        return _person(row) if row else None
+            _hash_secret(token),
+            self._clock(),
+        )
 
     def sign_out(self, token: str) -> None:
         """End a session. The link that opened the session stays valid."""
@@ -229,16 +213,15 @@ class People(PerThread):
 
     def person_with_email(self, email: str) -> Person | None:
         """Return the person who signs in with this address (OIDC); None if there is none."""
-        row = self.connection.execute(f"SELECT {_COLUMNS} FROM annotator WHERE email = ?", (email,)).fetchone()
-        return _person(row) if row else None
+        return _find_person(self.connection, "annotator WHERE email = ?", email)
 
 
 def person(connection: sqlite3.Connection, name: str) -> Person:
     """Return a person inside the caller's transaction. Raises Missing."""
-    row = connection.execute(f"SELECT {_COLUMNS} FROM annotator WHERE name = ?", (name,)).fetchone()
-    if row is None:
+    found = _find_person(connection, "annotator WHERE name = ?", name)
+    if found is None:
         raise Missing(f"nobody is named {name!r} in this study; a lead can add them")
-    return _person(row)
+    return found
 
 
 def require(connection: sqlite3.Connection, name: str | None, action: str) -> None:
@@ -258,6 +241,12 @@ def refusal(person: Person, action: str) -> str:
     return (
         f"{person.name} is {article} {person.role} and may not {ACTIONS[action].description}; {required_role(action)}"
     )
+
+
+def _find_person(connection: sqlite3.Connection, source: str, *values: str | float) -> Person | None:
+    """Return the person of the first row of a query (from the name of its table on), or None."""
+    row = connection.execute(f"SELECT {_COLUMNS} FROM {source}", values).fetchone()
+    return _person(row) if row else None
 
 
 def _person(row: tuple[str, Role, int, str | None, int, Kind]) -> Person:

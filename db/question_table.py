@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
+from blindspot.db.connection import AMONG
 from blindspot.db.errors import Missing
 from blindspot.db.question_columns import UNKNOWN_FREQUENCY, ColumnsBuilder, QuestionColumns
 from blindspot.db.records import Question
@@ -24,7 +25,6 @@ UnitField = Literal["relation", "subject", "template", "text"]
 QuestionField = Literal["text", "answers", "answer_rule", "gold"]
 Rows = npt.NDArray[np.int64]
 BLOCK = 20_000  # positions that one statement reads
-FEW = 500  # values in one IN (...)
 NEIGHBOURS = 64  # records read together: lists and loops ask for questions that follow each other
 RECORDS_HELD = 16_384  # records that a table keeps, about 1.3 kB each
 SPARSE = 4  # a range of positions is read whole if at least one in so many is wanted
@@ -106,11 +106,6 @@ class QuestionTable(Sequence[Question]):
         """Return the questions of some rows, (m,) int64. They share the cache of records with this table."""
         return QuestionTable(self.store, self.positions[rows], self.columns.columns_of_rows(rows), self._held)
 
-    @property
-    def row_of(self) -> Mapping[str, int]:
-        """The row of each question by its id, read from labels.db."""
-        return _RowsById(self)
-
     def rows_of(self, ids: Sequence[str]) -> Rows:
         """Return the row of each of these questions, (m,) int64; -1 for a question that is not in the table."""
         found = self._held.positions(ids)
@@ -126,30 +121,16 @@ class QuestionTable(Sequence[Question]):
         rows = places if self._order is None else self._order[places]
         return np.where(self._sorted[places] == positions, rows, -1)
 
-    def ids(self) -> list[str]:
-        """Read the id of each question."""
-        return list(self._expression_values("id"))
-
-    def gold(self) -> list[list[str]]:
-        """Read the ids of each question's gold passages."""
-        return list(self._expression_values("json(gold)"))
-
-    def folded_field(self, name: UnitField) -> list[str | None]:
-        """Read one field of each question, case-folded; None where the field is unknown."""
-        return list(self._expression_values(name, fold=True))
-
-    def fields(self, *names: QuestionField) -> Iterator[list[Any]]:
-        """Read some fields of each question, in the order of `names`. Much faster than reading the records."""
-        values = (f"json({name})" if name in _LISTS else name for name in names)
-        return self._expression_values(f"json_array({', '.join(values)})")
-
     @cached_property
     def search_texts(self) -> list[str]:
         """The text, answers, subject and id of each question, joined by spaces and case-folded."""
-        return list(self._expression_values(_SEARCHED, fold=True))
+        return list(self.values_of(_SEARCHED, fold=True))
 
-    def _expression_values(self, expression: str, fold: bool = False) -> Iterator[Any]:
-        """Yield the value of an SQL expression for each question, in the order of the table."""
+    def values_of(self, expression: str, fold: bool = False) -> Iterator[Any]:
+        """Yield the value of an SQL expression for each question, in the order of the table; with `fold`, case-folded.
+
+        Much faster than reading the records.
+        """
         values = self._ascending(expression, fold)
         if self._order is None:
             yield from values
@@ -163,23 +144,20 @@ class QuestionTable(Sequence[Question]):
         """Yield the value of an SQL expression for each question, in the order of labels.db."""
         for start in range(0, len(self), BLOCK):
             positions = self._sorted[start : start + BLOCK]
-            sorted_values: list[Any] = []
-            for condition, values in _conditions(positions):
-                at, of_block = self.store.connection.execute(
-                    f"SELECT json_group_array(position), json_group_array({expression}) FROM question WHERE {condition}",
-                    values,
-                ).fetchone()
-                decoded = json.loads(of_block.casefold() if fold else of_block)
-                found = np.array(json.loads(at), dtype=np.int64)
-                if np.array_equal(found, positions):
-                    sorted_values = decoded
-                    continue
-                in_order = np.argsort(found, kind="stable")
-                in_order = in_order[np.isin(found[in_order], positions, assume_unique=True)]
-                sorted_values += [decoded[i] for i in in_order.tolist()]
-            if len(sorted_values) != len(positions):
-                raise _changed_error()
-            yield from sorted_values
+            condition, values = _position_condition(positions)
+            at, of_block = self.store.connection.execute(
+                f"SELECT json_group_array(position), json_group_array({expression}) FROM question WHERE {condition}",
+                values,
+            ).fetchone()
+            of_positions = json.loads(of_block.casefold() if fold else of_block)
+            read = np.array(json.loads(at), dtype=np.int64)
+            if not np.array_equal(read, positions):
+                in_order = np.argsort(read, kind="stable")
+                in_order = in_order[np.isin(read[in_order], positions, assume_unique=True)]
+                of_positions = [of_positions[i] for i in in_order.tolist()]
+            if len(of_positions) != len(positions):
+                raise Missing("the questions of this study were replaced while they were read; load the page again")
+            yield from of_positions
 
 
 class _RecordCache:
@@ -235,7 +213,7 @@ class _RowsById(Mapping[str, int]):
         return row
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._table.ids())
+        return self._table.values_of("id")
 
     def __len__(self) -> int:
         return len(self._table)
@@ -249,7 +227,7 @@ def columns_of(questions: Sequence[Question]) -> QuestionColumns:
 def row_index(questions: Sequence[Question]) -> Mapping[str, int]:
     """Return the row of each question by id."""
     if isinstance(questions, QuestionTable):
-        return questions.row_of
+        return _RowsById(questions)
     return {question.id: row for row, question in enumerate(questions)}
 
 
@@ -275,28 +253,29 @@ def rows_among(questions: Sequence[Question], other_questions: Sequence[Question
 def ids_of(questions: Sequence[Question]) -> list[str]:
     """Return the id of each question."""
     if isinstance(questions, QuestionTable):
-        return questions.ids()
+        return list(questions.values_of("id"))
     return [question.id for question in questions]
 
 
 def gold_of(questions: Sequence[Question]) -> Sequence[Sequence[str]]:
     """Return the ids of each question's gold passages."""
     if isinstance(questions, QuestionTable):
-        return questions.gold()
+        return list(questions.values_of("json(gold)"))
     return [question.gold for question in questions]
 
 
 def fields_of(questions: Sequence[Question], *names: QuestionField) -> Iterator[Sequence[Any]]:
     """Yield some fields of each question, in the order of `names`."""
     if isinstance(questions, QuestionTable):
-        return questions.fields(*names)
+        columns = (f"json({name})" if name in _LISTS else name for name in names)
+        return questions.values_of(f"json_array({', '.join(columns)})")
     return ([getattr(question, name) for name in names] for question in questions)
 
 
 def folded_field_of(questions: Sequence[Question], name: UnitField) -> list[str | None]:
     """Return one field of each question, case-folded; None where the field is unknown."""
     if isinstance(questions, QuestionTable):
-        return questions.folded_field(name)
+        return list(questions.values_of(name, fold=True))
     values: list[str | None] = [getattr(question, name) for question in questions]
     return [None if value is None else value.casefold() for value in values]
 
@@ -339,21 +318,12 @@ def _conditions_for_ids(last_position: int, ids: Sequence[str]) -> Iterator[tupl
         for start in range(0, last_position + 1, BLOCK):
             yield "position BETWEEN ? AND ?", (start, start + BLOCK - 1)
         return
-    distinct = list(dict.fromkeys(ids))
-    for start in range(0, len(distinct), FEW):
-        values = distinct[start : start + FEW]
-        yield f"id IN ({', '.join('?' * len(values))})", values
+    for start in range(0, len(ids), BLOCK):
+        yield f"id {AMONG}", (json.dumps(ids[start : start + BLOCK]),)
 
 
-def _conditions(positions: Rows) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Yield SQL conditions, with their values, that together cover these positions, which ascend."""
-    if len(positions) and positions[-1] - positions[0] < SPARSE * len(positions):
-        yield "position BETWEEN ? AND ?", (int(positions[0]), int(positions[-1]))
-        return
-    for start in range(0, len(positions), FEW):
-        values = positions[start : start + FEW].tolist()
-        yield f"position IN ({', '.join('?' * len(values))})", values
-
-
-def _changed_error() -> Missing:
-    return Missing("the questions of this study were replaced while they were read; load the page again")
+def _position_condition(positions: Rows) -> tuple[str, tuple[Any, ...]]:
+    """Return an SQL condition, with its values, that at least these positions meet, which ascend."""
+    if positions[-1] - positions[0] < SPARSE * len(positions):
+        return "position BETWEEN ? AND ?", (int(positions[0]), int(positions[-1]))
+    return f"position {AMONG}", (json.dumps(positions.tolist()),)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from sys import intern
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from blindspot.db.connection import PerThread, write_transaction
+from blindspot.db.connection import AMONG, PerThread, write_transaction
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.gold import GoldMatch, insert_matches
 from blindspot.db.imports import ImportRecord, insert_record
@@ -18,12 +19,9 @@ from blindspot.db.question_table import QuestionTable
 from blindspot.db.records import Question
 from blindspot.db.word_search import contains_all_words
 
-_COLUMNS = (
-    "id", "text", "answers", "relation", "subject", "template", "frequency", "bucket", "dataset", "split", "gold",
-    "answer_rule",
-)  # fmt: skip
+_COLUMNS = tuple(column.name for column in fields(Question))
+_LISTS = ("answers", "gold")  # stored as JSON
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM question"
-_BLOCK = 500
 _decode = json.JSONDecoder().raw_decode
 
 
@@ -100,9 +98,8 @@ class Questions(PerThread):
             Missing: An id names no question.
         """
         ids = list(ids)
-        by_id: dict[str, Question] = {}
-        for rows in self._rows_by_ids(f"{_SELECT} WHERE id IN", ids):
-            by_id.update((row[0], _question(row)) for row in rows)
+        rows = self.connection.execute(f"{_SELECT} WHERE id {AMONG}", (json.dumps(ids),))
+        by_id = {row[0]: _question(row) for row in rows}
         absent = next((id for id in ids if id not in by_id), None)
         if absent is not None:
             raise Missing(f"there is no question {absent!r} in this study")
@@ -123,11 +120,10 @@ class Questions(PerThread):
             Missing: There is no question at a position.
         """
         wanted = positions.tolist()
-        records: dict[int, Question] = {}
-        for start in range(0, len(wanted), _BLOCK):
-            block = wanted[start : start + _BLOCK]
-            sql = f"SELECT position, {', '.join(_COLUMNS)} FROM question WHERE position IN ({', '.join('?' * len(block))})"
-            records.update((row[0], _question(row[1:])) for row in self.connection.execute(sql, block))
+        rows = self.connection.execute(
+            f"SELECT position, {', '.join(_COLUMNS)} FROM question WHERE position {AMONG}", (json.dumps(wanted),)
+        )
+        records = {row[0]: _question(row[1:]) for row in rows}
         absent = next((position for position in wanted if position not in records), None)
         if absent is not None:
             raise Missing(f"there is no question at position {absent:,} of this study; load the page again")
@@ -135,23 +131,18 @@ class Questions(PerThread):
 
     def positions_of_ids(self, ids: Sequence[str]) -> dict[str, int]:
         """Return the position of each id that belongs to a question."""
-        blocks = self._rows_by_ids("SELECT id, position FROM question WHERE id IN", ids)
-        return {id: position for rows in blocks for id, position in rows}
+        rows = self.connection.execute(f"SELECT id, position FROM question WHERE id {AMONG}", (json.dumps(list(ids)),))
+        return dict(rows.fetchall())
 
     def known_ids(self, ids: Iterable[str]) -> set[str]:
         """Return those of the ids that belong to a question."""
-        blocks = self._rows_by_ids("SELECT id FROM question WHERE id IN", list(ids))
-        return {row[0] for rows in blocks for row in rows}
+        rows = self.connection.execute(f"SELECT id FROM question WHERE id {AMONG}", (json.dumps(list(ids)),))
+        return {id for (id,) in rows}
 
-    def all(self, split: str | None = None, dataset: str | None = None, relation: str | None = None) -> list[Question]:
-        """Return the questions of a split, data set and relation, in the order of import; all questions without these
-        arguments.
-        """
-        conditions = {"split": split, "dataset": dataset, "relation": relation}
-        conditions = {column: value for column, value in conditions.items() if value is not None}
-        where = " WHERE " + " AND ".join(f"{column} = ?" for column in conditions) if conditions else ""
-        rows = self.connection.execute(f"{_SELECT}{where} ORDER BY position", tuple(conditions.values()))
-        return [_question(row) for row in rows]
+    def all(self, split: str | None = None, dataset: str | None = None) -> list[Question]:
+        """Return the questions of a split and data set, in the order of import; all questions without these arguments."""
+        where, values = _condition(split=split, dataset=dataset)
+        return [_question(row) for row in self.connection.execute(f"{_SELECT} WHERE {where} ORDER BY position", values)]
 
     def page(
         self,
@@ -163,11 +154,9 @@ class Questions(PerThread):
         limit: int = 100,
     ) -> tuple[list[Question], int]:
         """Return one page of the questions whose text contains every word, and the total number of such questions."""
-        given = {"split": split, "dataset": dataset, "relation": relation}
-        chosen = {column: value for column, value in given.items() if value is not None}
-        found, patterns = contains_all_words("text", search_words)
-        where = " AND ".join([*(f"{column} = ?" for column in chosen), found])
-        values = (*chosen.values(), *patterns)
+        where, values = _condition(split=split, dataset=dataset, relation=relation)
+        contains, patterns = contains_all_words("text", search_words)
+        where, values = f"{where} AND {contains}", [*values, *patterns]
         total = self.connection.execute(f"SELECT count(*) FROM question WHERE {where}", values).fetchone()[0]
         rows = self.connection.execute(
             f"{_SELECT} WHERE {where} ORDER BY position LIMIT ? OFFSET ?", (*values, limit, offset)
@@ -190,7 +179,7 @@ class Questions(PerThread):
         gold_by_question: dict[str, list[tuple[str, str]]] = {}
         rows = self.connection.execute(
             "SELECT gold.value, q.id, q.text FROM question q, json_each(q.gold) gold "
-            "WHERE gold.value IN (SELECT value FROM json_each(?)) ORDER BY q.position",
+            f"WHERE gold.value {AMONG} ORDER BY q.position",
             (json.dumps(list(passages)),),
         )
         for passage, id, text in rows:
@@ -264,29 +253,18 @@ class Questions(PerThread):
                 raise Refused(f"question {question.id!r} occurs twice; nothing was added")
             seen.add(question.id)
 
-    def _rows_by_ids(self, sql: str, ids: Sequence[str]) -> Iterable[list[tuple[Any, ...]]]:
-        for start in range(0, len(ids), _BLOCK):
-            block = ids[start : start + _BLOCK]
-            yield self.connection.execute(f"{sql} ({', '.join('?' * len(block))})", block).fetchall()
+
+def _condition(**columns: str | None) -> tuple[str, list[str]]:
+    """Return the SQL condition that columns have these values, and the values; None allows every value."""
+    chosen = {column: value for column, value in columns.items() if value is not None}
+    return " AND ".join(f"{column} = ?" for column in chosen) or "1", list(chosen.values())
 
 
 def _row(position: int, question: Question) -> tuple[Any, ...]:
-    answers, gold = (json.dumps(list(values), ensure_ascii=False) for values in (question.answers, question.gold))
-    return (
-        position,
-        question.id,
-        question.text,
-        answers,
-        question.relation,
-        question.subject,
-        question.template,
-        question.frequency,
-        question.bucket,
-        question.dataset,
-        question.split,
-        gold,
-        question.answer_rule,
-    )
+    values = {column: getattr(question, column) for column in _COLUMNS}
+    for column in _LISTS:
+        values[column] = json.dumps(values[column], ensure_ascii=False)
+    return (position, *values.values())
 
 
 def _question(row: Sequence[Any]) -> Question:

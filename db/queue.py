@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from blindspot.db import descriptions, leases, waiting
 from blindspot.db.blindness import hidden_questions
-from blindspot.db.connection import PerThread, store_transaction
+from blindspot.db.connection import PerThread, insert, store_transaction
 from blindspot.db.errors import Refused
 from blindspot.db.leases import (
     LEASE_SECONDS,
@@ -40,10 +38,11 @@ Arm = Literal["priority", "audit", "second", "repeat"]
 AT_ONCE = 3  # questions that one annotator holds: the one on the page and two prefetched
 
 _CANDIDATE = ("passage", "near_duplicates", "run", "rank", "score", "answer", "probability", "inclusion_probability")
+_ITEM = ("arm", "priority", "people_needed", "assigned_to", "inclusion_probability")
 # An annotator does not get a question again that they judged, skipped or practised (practice shows the settled labels):
 # a second judgement would be neither blind nor independent. Exceptions: a repeat asks for a second judgement; an audit
-# that left out judged questions would not be a uniform sample, nor would the draws of a certificate or of a gold check. A question that they skipped once comes back when
-# the batch has nothing else for them (_SKIPPED).
+# that left out judged questions would not be a uniform sample, nor would the draws of a certificate or of a gold check.
+# A question that they skipped once comes back when the batch has nothing else for them (_SKIPPED).
 _OPEN = f"""
     FROM batch_question i
     WHERE i.batch = :batch AND i.done = 0 AND (i.assigned_to IS NULL OR i.assigned_to = :me)
@@ -59,12 +58,6 @@ _SKIPPED = f"""
     AND NOT EXISTS (SELECT 1 FROM lease l WHERE l.annotator = :me AND l.question = i.question AND l.state = 'held'
         AND l.expires > :now)
     AND (:practice OR {OTHERS} < i.people_needed)"""
-
-_OPEN_BATCHES = (
-    "SELECT number, name, practice, "
-    "coalesce(json_extract(settings, '$.certificate'), json_extract(settings, '$.gold_check')) IS NOT NULL FROM batch "
-    "WHERE state = 'open' ORDER BY practice DESC, number"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +138,6 @@ class Queue(PerThread):
     `blindspot.db.people.People`.
     """
 
-    def __init__(self, path: str | Path, read_only: bool = False, clock: Callable[[], float] = time.time):
-        super().__init__(path, read_only)
-        self._clock = clock
-
     def add_batch(
         self,
         name: str,
@@ -170,34 +159,27 @@ class Queue(PerThread):
             require(connection, actor, "make batches")
             if connection.execute("SELECT 1 FROM batch WHERE name = ?", (name,)).fetchone():
                 raise Refused(f"there is a batch {name!r} already; choose another name")
-            number = connection.execute(
-                "INSERT INTO batch (name, practice, settings, made_by, made) VALUES (?, ?, ?, ?, ?) RETURNING number",
-                (name, int(practice), json.dumps(dict(settings), ensure_ascii=False), actor, self._clock()),
-            ).fetchone()[0]
+            values = {
+                "name": name,
+                "practice": int(practice),
+                "settings": json.dumps(dict(settings), ensure_ascii=False),
+            }
+            number = insert(connection, "batch", **values, made_by=actor, made=self._clock()).lastrowid
             connection.executemany(
-                "INSERT INTO batch_question (batch, question, position, arm, priority, people_needed, assigned_to, "
-                "inclusion_probability) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                f"INSERT INTO batch_question (batch, position, question, {', '.join(_ITEM)}) VALUES "
+                f"({', '.join('?' * (3 + len(_ITEM)))})",
                 (
-                    (
-                        number,
-                        i.question,
-                        position,
-                        i.arm,
-                        i.priority,
-                        i.people_needed,
-                        i.assigned_to,
-                        i.inclusion_probability,
-                    )
-                    for position, i in enumerate(items)
+                    (number, position, item.question, *(getattr(item, column) for column in _ITEM))
+                    for position, item in enumerate(items)
                 ),
             )
             connection.executemany(
                 f"INSERT INTO candidate (batch, question, position, {', '.join(_CANDIDATE)}) VALUES "
-                f"({', '.join('?' * 11)})",
+                f"({', '.join('?' * (3 + len(_CANDIDATE)))})",
                 (
-                    (number, item.question, position, *(getattr(one, column) for column in _CANDIDATE))
+                    (number, item.question, position, *(getattr(candidate, column) for column in _CANDIDATE))
                     for item in items
-                    for position, one in enumerate(item.candidates)
+                    for position, candidate in enumerate(item.candidates)
                 ),
             )
 
@@ -231,12 +213,10 @@ class Queue(PerThread):
         counts: dict[str, int] = {}
         for lease in _leases_of(self.connection, annotator, now):
             counts[lease.batch] = counts.get(lease.batch, 0) + 1
-        for number, name, practice, again in self.connection.execute(_OPEN_BATCHES).fetchall():
-            values = {"batch": number, "name": name, "me": annotator, "now": now, "practice": practice, "again": again}
+        for values in _open_batches(self.connection, annotator, now):
             for free in (_OPEN, _SKIPPED):
-                counts[name] = (
-                    counts.get(name, 0) + self.connection.execute(f"SELECT count(*) {free}", values).fetchone()[0]
-                )
+                count = self.connection.execute(f"SELECT count(*) {free}", values).fetchone()[0]
+                counts[values["name"]] = counts.get(values["name"], 0) + count
         return {name: count for name, count in counts.items() if count}
 
     def finished_questions(self, annotator: str, limit: int = 200) -> list[tuple[str, str]]:
@@ -268,8 +248,7 @@ class Queue(PerThread):
             values["answer"] = None if values["answer"] is None else bool(values["answer"])
             candidates.setdefault(question, []).append(Candidate(**values))
         rows = self.connection.execute(
-            "SELECT question, arm, priority, people_needed, assigned_to, inclusion_probability FROM batch_question "
-            f"WHERE {chosen} ORDER BY position",
+            f"SELECT question, {', '.join(_ITEM)} FROM batch_question WHERE {chosen} ORDER BY position",
             (number, wanted),
         )
         return [Item(question, tuple(candidates[question]), *rest) for question, *rest in rows]
@@ -284,20 +263,15 @@ class Queue(PerThread):
 
     def practised_questions(self) -> set[str]:
         """Return the practice questions. People who have done them have seen their settled labels."""
-        return {
-            row[0]
-            for row in self.connection.execute(
-                "SELECT DISTINCT i.question FROM batch_question i JOIN batch b "
-                "ON b.number = i.batch WHERE b.practice = 1"
-            )
-        }
+        rows = self.connection.execute(
+            "SELECT i.question FROM batch_question i JOIN batch b ON b.number = i.batch WHERE b.practice = 1"
+        )
+        return {question for (question,) in rows}
 
     def audited_questions(self) -> set[str]:
         """Return the questions that were drawn for the audit arm of any batch."""
-        return {
-            row[0]
-            for row in self.connection.execute("SELECT DISTINCT question FROM batch_question WHERE arm = 'audit'")
-        }
+        rows = self.connection.execute("SELECT question FROM batch_question WHERE arm = 'audit'")
+        return {question for (question,) in rows}
 
     def settled_candidates(self) -> list[SettledCandidate]:
         """Return the settled candidates with their labels, for calibrating probabilities."""
@@ -331,20 +305,13 @@ class Queue(PerThread):
                 (now + LEASE_SECONDS, annotator, now),
             )
             held = _leases_of(connection, annotator, now)
-            for number, name, practice, again in connection.execute(_OPEN_BATCHES).fetchall():
-                values = {
-                    "batch": number,
-                    "name": name,
-                    "me": annotator,
-                    "now": now,
-                    "practice": practice,
-                    "again": again,
-                }
+            for batch in _open_batches(connection, annotator, now):
                 for free in (_OPEN, _SKIPPED):
                     sql = f"SELECT i.question {free} ORDER BY i.position LIMIT 1"
-                    while len(held) < count and (row := connection.execute(sql, values).fetchone()):
-                        take_lease(connection, number, row[0], annotator, now)
-                        held.append(Lease(name, row[0], now + LEASE_SECONDS, bool(practice), free is _SKIPPED))
+                    while len(held) < count and (row := connection.execute(sql, batch).fetchone()):
+                        take_lease(connection, batch["batch"], row[0], annotator, now)
+                        expires = now + LEASE_SECONDS
+                        held.append(Lease(batch["name"], row[0], expires, bool(batch["practice"]), free is _SKIPPED))
             return held
 
     def leases_of(self, annotator: str) -> list[Lease]:
@@ -387,13 +354,6 @@ class Queue(PerThread):
         """
         with store_transaction(self) as connection:
             leases.skip(connection, annotator, batch, question)
-
-    def release(self, annotator: str) -> int:
-        """Release all questions that the annotator holds, for example at sign-out. Return their number."""
-        held = "annotator = ? AND state = 'held'"
-        with store_transaction(self) as connection:
-            skipped = connection.execute(f"UPDATE lease SET state = 'skipped' WHERE {held} AND skips > 0", (annotator,))
-            return skipped.rowcount + connection.execute(f"DELETE FROM lease WHERE {held}", (annotator,)).rowcount
 
     def set_state(self, batch: str, state: Literal["open", "closed"], actor: str | None = None) -> None:
         """Close a batch or reopen it. The queue serves no more questions of a closed batch, but accepts labels of
@@ -496,6 +456,16 @@ def _count_events(connection: sqlite3.Connection, number: int, batch: str) -> in
 def _refuse_judged_batch(connection: sqlite3.Connection, number: int, batch: str, noun: str) -> None:
     if _count_events(connection, number, batch):
         raise Refused(f"people have worked on batch {batch!r}, and their labels name it; it cannot be {noun}")
+
+
+def _open_batches(connection: sqlite3.Connection, annotator: str, now: float) -> list[dict[str, Any]]:
+    """Return the open batches, practice first, each as the values of `_OPEN` and `_SKIPPED` for an annotator."""
+    rows = connection.execute(
+        "SELECT number AS batch, name, practice, coalesce(json_extract(settings, '$.certificate'), "
+        "json_extract(settings, '$.gold_check')) IS NOT NULL FROM batch WHERE state = 'open' ORDER BY practice DESC, number"
+    ).fetchall()
+    names = ("batch", "name", "practice", "again")
+    return [{**dict(zip(names, row, strict=True)), "me": annotator, "now": now} for row in rows]
 
 
 def _leases_of(connection: sqlite3.Connection, annotator: str, now: float) -> list[Lease]:

@@ -5,14 +5,12 @@ current tags follow from the events in order.
 from __future__ import annotations
 
 import sqlite3
-import time
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from blindspot.db.blindness import is_hidden
-from blindspot.db.connection import PerThread, store_transaction
+from blindspot.db.connection import PerThread, insert, store_transaction
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.names import MAX_NAME, name_problem, text_problem
 from blindspot.db.people import person, require
@@ -73,10 +71,6 @@ class Tags(PerThread):
     everything.
     """
 
-    def __init__(self, path: str | Path, read_only: bool = False, clock: Callable[[], float] = time.time):
-        super().__init__(path, read_only)
-        self._clock = clock
-
     @property
     def last_event(self) -> int:
         """The number of the newest event; 0 if there is none."""
@@ -91,10 +85,6 @@ class Tags(PerThread):
         """Return the current tags by tag, question, run and person."""
         state = _current_tags(self.connection)
         return [QuestionTag(*key, state[key]) for key in sorted(state, key=_sort_key)]
-
-    def tags_of(self, question: str) -> list[QuestionTag]:
-        """Return the tags of one question."""
-        return [each for each in self.all_tags() if each.question == question]
 
     def counts(self, hidden_questions: frozenset[str] = frozenset()) -> list[TagCount]:
         """Return every tag with its counts, the most frequent first.
@@ -213,9 +203,7 @@ class Tags(PerThread):
     def _write_event(
         self, connection: sqlite3.Connection, kind: str, tag: str, actor: str | None, **more: str | None
     ) -> None:
-        columns = {"kind": kind, "tag": tag, "annotator": actor, "server_time": self._clock(), **more}
-        marks = ", ".join("?" * len(columns))
-        connection.execute(f"INSERT INTO tag_event ({', '.join(columns)}) VALUES ({marks})", tuple(columns.values()))
+        insert(connection, "tag_event", kind=kind, tag=tag, annotator=actor, server_time=self._clock(), **more)
 
 
 def check_tag(tag: str) -> str:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.judges.lists import lists_of
 from blindspot.backend.retrieval import bm25, dense
@@ -10,10 +11,9 @@ from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.backend.retrieval.question_vectors import question_vectors
 from blindspot.backend.retrieval.retrieve import retrieve
-from blindspot.backend.training.adapter import AdapterSettings, read_questions, train_adapter
+from blindspot.backend.training.adapter import AdapterSettings, train_adapter
 from blindspot.backend.training.adapter_map import MapLearner, TrainingQuestions, as_dense_module, learn_map, make_map
 from blindspot.backend.training_sets.builder import build
-from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import BadInput, Missing, Refused
 from tests.studies import births, make_study, people, tiny_bert
 
@@ -181,24 +181,6 @@ def test_a_question_is_encoded_once(study, monkeypatch):
     assert np.array_equal(again, first[[1, 0]]) and np.array_equal(first[0], first[2])
 
 
-def test_mined_passages_with_answer_and_subject_become_positives(study):
-    """BM25 finds passages that hold the city; only those that name the person are positives, besides gold."""
-    opened, index = TrainingSet.open(study, "plain"), Dense(study, "tiny")
-    as_set = read_questions(study, index, opened)
-    more = read_questions(study, index, opened, None, "answer_subject")
-    assert len(more) == len(as_set) == 40
-    ids = [question for question, *_ in opened.examples(hard=True)]
-    for place, (question, pairs) in enumerate(zip(study.questions.with_ids(ids), opened.groups(ids), strict=True)):
-        rows = more.positives[place][more.positives[place] >= 0].tolist()
-        named = [pair.passage for pair in pairs[1] if pair.role != "positive" and pair.answer]
-        passages = (
-            dict(zip(named, study.corpus.passages(study.corpus.ordinals(named).values()), strict=True)) if named else {}
-        )
-        wanted = {id for id, p in passages.items() if question.subject.lower() in f"{p.title} {p.text}".lower()}
-        assert len(rows) == 1 + len(wanted)
-        assert not set(rows) & set(more.negatives[place].tolist())
-
-
 def test_what_cannot_be_adapted_is_refused(study, adapted):
     with pytest.raises(Refused, match="already names an encoder 'adapted'"):
         train_adapter(study, "adapted", "plain", "tiny")
@@ -226,3 +208,15 @@ def test_an_adapter_of_an_older_version_with_two_layers_is_an_encoder(study, ada
     add_encoder(study.settings_path, "older", about)
     opened = load_encoder(study.settings.encoders["older"], "cpu")
     assert opened.encode_questions(["Where was Arve born?"]).shape == (1, width)
+
+
+def test_an_adapter_of_an_older_version_with_other_positives_still_searches(study, adapted):
+    """The setting `positives` is gone; an adapter that was trained with it is an encoder like the others."""
+    path = study.path("models", "adapted") / "training.json"
+    about = read_json(path)
+    write_json(path, about | {"settings": about["settings"] | {"positives": "answer_subject"}})
+    found = Dense(study, "adapted").search(["Where was Arve born?"], 3)
+    assert found.ordinals.shape == (1, 3)
+    write_json(path, about)
+    with pytest.raises(BadInput, match="unknown setting positives; known: "):
+        train_adapter(study, "other", "plain", "tiny", {"positives": "answer_subject"})

@@ -104,7 +104,7 @@ def test_simulated_annotators_say_so_and_disagree(small_demo):
 def test_the_truth_is_the_generators(small_demo):
     made = Encyclopedia(600, 0, BLIND_SPOT)
     assert answering_passages_of(small_demo) == {
-        row["question"]: set(row["passages"]) for row in made.answering_passages()
+        question.id: {str(ordinal + 1) for ordinal in ordinals} for question, ordinals in made.questions_with_passages()
     }
     assert json.loads((small_demo.path("encyclopedia", "about.json")).read_text())["edition"] == "blind spot"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,8 +22,9 @@ from blindspot.backend.data.importing.importer import import_passages, import_qu
 from blindspot.backend.data.importing.qrels import import_qrels
 from blindspot.backend.data.importing.runs import import_run
 from blindspot.backend.evaluation.report import report
+from blindspot.db.connection import connect, read_records
 from blindspot.db.errors import BadInput, Refused
-from blindspot.db.gold import GoldMatches
+from blindspot.db.gold import GoldMatch, GoldMatches
 from blindspot.db.records import Passage, Question
 from tests.bad_files import BAD
 from tests.format_files import PAQ, PASSAGES, QUESTIONS, SAMPLES, Sample, contents, names, study_for
@@ -147,7 +149,9 @@ def test_dpr_training_positives_become_gold_by_id_by_text_and_by_overlap(study, 
     made = study.questions.all(split="train")
     assert [q.gold for q in made] == [("2",), ("3",), (), ("4",), (), (), ("3",)]
     assert made[0].dataset == "nq" and made[0].answers == ("Askvoll",) and made[0].text == "where was furset born"
-    found = {q.text: GoldMatches(study.labels_path).matches_of(q.id) for q in made}
+    with closing(connect(study.labels_path)) as connection:
+        matches = list(read_records(connection, GoldMatch, "gold_match ORDER BY number"))
+    found = {q.text: [match for match in matches if match.question == q.id] for q in made}
     assert [(m.passage, m.how) for m in found["where was furset born"]] == [("2", "id")]
     assert found["capital of italy"][0].how == "overlap" and found["capital of italy"][0].score == 1
     assert found["q"][0].how == "overlap" and found["q"][0].score == 1.0

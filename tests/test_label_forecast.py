@@ -1,12 +1,17 @@
 """What labels are expected to change, and what one person's labels changed."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy.stats import betabinom
 
 from blindspot.analysis.label_forecast import Forecast, count_forecast, half_width_forecast, step_forecast
+from blindspot.backend.judges.feature_judge import settled_labels
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.training import adapter_steps
+from blindspot.backend.training.curve_bench import CurveBench, curve_inputs
 from blindspot.backend.training.label_forecast import (
     LABELS,
     LabelForecast,
@@ -131,6 +136,29 @@ def test_a_study_has_its_forecast_and_dev_never_teaches(own):  # noqa: F811
     again = stored_forecast(study)
     assert again is not None and again.uses[0] == found.uses[0]
     assert len({each.use: each for each in again.uses}["evaluation"].expected) == len(LABELS)
+
+
+def test_an_adapter_learns_from_enough_questions_only(own, monkeypatch):  # noqa: F811
+    study, question = own, "P19.train.0"
+    held = listed(study, question)[:3]
+    say(study, question, {p: "positive" if holds else "negative" for p, holds in held})
+    bench = CurveBench(study, curve_inputs(study), 0, None)
+    by_people = settled_labels(bench.consensus(bench.labels.last_event))
+    lists, _, truth, _ = bench.training_lists("all", by_people)
+    learned_from = []
+    original = adapter_steps.learn_map
+    monkeypatch.setattr(adapter_steps, "learn_map", lambda *a: learned_from.append(a[0]) or original(*a))
+    dense = Dense(study, "tiny")
+    data = SimpleNamespace(lists=lists, truth=truth, without=truth)
+    assert not adapter_steps.adapter_steps(bench, dense, data, by_people).any() and not learned_from  # 30 questions
+    monkeypatch.setattr(adapter_steps, "ADAPTER_QUESTIONS", 30)
+    assert adapter_steps.adapter_steps(bench, dense, data, by_people).shape == (2, 40)
+    assert [len(each) for each in learned_from] == [30] * 4
+    # A passage that people call positive is one, and gold stays.
+    row = study.corpus.ordinals(p for p, _ in held)
+    expected = {row[p] for p, holds in held if holds}
+    gold = set(study.corpus.ordinals(study.questions.get(question).gold).values())
+    assert set(learned_from[0].positives[0].tolist()) - {-1} == expected | gold
 
 
 def test_a_person_sees_what_theirs_changed_and_when_it_is_too_little(own):  # noqa: F811

@@ -60,7 +60,7 @@ def store(tmp_path_factory) -> Questions:
 @pytest.fixture(params=["all", "shuffled", "few"])
 def pair(store, request, monkeypatch) -> tuple[QuestionTable, list[Question]]:
     """A table and the records of the same questions: all in order, all shuffled, or so few that ids are looked up."""
-    for name, value in (("BLOCK", 7), ("FEW", 5), ("NEIGHBOURS", 4), ("RECORDS_HELD", 9)):
+    for name, value in (("BLOCK", 7), ("NEIGHBOURS", 4), ("RECORDS_HELD", 9)):
         monkeypatch.setattr(question_table, name, value)
     rows = {"all": range(60), "shuffled": np.random.default_rng(0).permutation(60), "few": (31, 4, 59, 5)}[
         request.param

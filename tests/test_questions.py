@@ -47,7 +47,7 @@ def test_order_of_import_is_kept_and_filters_narrow(questions):
     questions.add([FULL])
     assert [q.id for q in questions.all()] == [*ids, FULL.id]
     assert [q.id for q in questions.all(split="dev")] == [*ids[1::2], FULL.id]
-    assert questions.all(split="dev", dataset="eq", relation="P19") == [FULL]
+    assert questions.all(split="dev", dataset="eq") == [FULL]
     assert [q.id for q in questions.with_ids(reversed(ids))] == ids[::-1]
     assert questions.known_ids([*ids, "x"]) == set(ids)
 

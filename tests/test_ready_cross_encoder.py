@@ -1,4 +1,4 @@
-"""Cross-encoders that score the mean of their token vectors, and ready ones that judge without any training."""
+"""Ready cross-encoders that judge without any training, and those of older versions."""
 
 import shutil
 
@@ -6,54 +6,18 @@ import numpy as np
 import pytest
 import torch
 
-from blindspot.backend.core.manifest import read_json
+from blindspot.backend.core.manifest import write_json
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.retrieval import bm25
 from blindspot.backend.retrieval.retrieve import retrieve
-from blindspot.backend.training.checkpoints import TrainingFolders
-from blindspot.backend.training.cross_encoder import CrossEncoderSettings, train
 from blindspot.backend.training.ready_cross_encoder import add_cross_encoder
-from blindspot.backend.training.scoring import CrossEncoderScorer, score, score_run
-from blindspot.backend.training.training_log import read_lines
-from blindspot.db.errors import Missing, Refused
+from blindspot.backend.training.scoring import CrossEncoderScorer, score_run
+from blindspot.backend.training.training_settings import CrossEncoderSettings
+from blindspot.db.errors import BadInput, Missing, Refused
 from tests.studies import births, make_study, people, tiny_bert
-from tests.training import examples, start
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def test_a_mean_pooled_head_learns_and_loads_anywhere(tmp_path):
-    """The score is a linear function of the mean of the token vectors, and the folder is the library's."""
-    from sentence_transformers import CrossEncoder
-
-    settings = CrossEncoderSettings(
-        head="mean", batch=8, steps=60, evaluate_every=30, held_out=8, learning_rate=3e-3, tokens=64, negatives=2,
-        precision="float32",
-    )  # fmt: skip
-    model = start(tmp_path / "bert").model
-    train(model, examples(), TrainingFolders(tmp_path / "model", tmp_path / "working", "cpu"), settings)
-    losses = [line["loss"] for line in read_lines(tmp_path / "model") if "loss" in line]
-    assert np.mean(losses[-5:]) < np.mean(losses[:5])
-    anywhere = CrossEncoder(str(tmp_path / "model"), device="cpu")
-    one = examples()[0]
-    pairs = [(one.question, passage) for passage in (*one.positives, *one.negatives)]
-    texts = [(question, f"{p.title} [SEP] {p.text}") for question, p in pairs]
-    plain = anywhere.predict(texts, activation_fn=torch.nn.Identity())
-    features = anywhere.preprocess(texts)
-    with torch.no_grad():
-        hidden = (
-            anywhere[0]
-            .model(**{k: features[k] for k in ("input_ids", "attention_mask", "token_type_ids")})
-            .last_hidden_state
-        )
-        mask = features["attention_mask"][:, :, None]
-        mean = (hidden * mask).sum(1) / mask.sum(1)
-        expected = (mean @ anywhere[2].linear.weight.T + anywhere[2].linear.bias)[:, 0]
-    np.testing.assert_allclose(plain, expected.numpy(), atol=1e-4)
-    report = read_json(tmp_path / "model" / "calibration.json")
-    given = score(tmp_path / "model", pairs, "cpu", precision="float32")
-    np.testing.assert_allclose(given, 1 / (1 + np.exp(-(report["slope"] * plain + report["intercept"]))), atol=1e-5)
 
 
 def ready(folder, labels=1):
@@ -91,7 +55,8 @@ def test_a_ready_cross_encoder_judges_without_training(copy):
     plain = add_cross_encoder(copy, "plain", str(folder), device="cpu")
     assert plain["calibration"] is None and plain["pairs"] == 0
     passage = copy.corpus.passage(0)
-    given = score(copy.path("models", "plain"), [("Who?", passage)], "cpu", precision="float32")
+    scorer = CrossEncoderScorer(copy.path("models", "plain"), "cpu")
+    given = scorer.score([("Who?", passage)], precision="float32")
     logit = CrossEncoder(str(folder), device="cpu").predict(
         [("Who?", f"{passage.title} [SEP] {passage.text}")], activation_fn=torch.nn.Identity()
     )
@@ -121,3 +86,26 @@ def test_what_cannot_judge_is_one_line(copy, tmp_path):
     with pytest.raises(Missing, match="no run 'nothing'; runs of this study: bm25-train"):
         add_cross_encoder(copy, "judge", str(copy.folder / "outside"), "nothing", device="cpu")
     assert not copy.path("models", "judge").exists()
+
+
+def test_a_mean_pooled_cross_encoder_of_an_older_version_still_judges(copy):
+    """Older versions trained heads over the mean of the token vectors; the setting is gone, the models stay."""
+    from sentence_transformers import CrossEncoder
+    from sentence_transformers.base.modules import Dense, Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    folder = copy.path("models", "mean")
+    tiny_bert(copy.folder / "bert")
+    encoder = Transformer(str(copy.folder / "bert"), max_seq_length=64)
+    width = encoder.get_embedding_dimension()
+    torch.manual_seed(1)
+    score = Dense(width, 1, activation_function=None, module_output_name="scores")
+    CrossEncoder(modules=[encoder, Pooling(width, "mean"), score], device="cpu").save_pretrained(str(folder))
+    about = {"kind": "cross-encoder", "name": "mean", "settings": {"head": "mean"}, "model_hash": "h", "made": "2026"}
+    write_json(folder / "training.json", about)
+    scored = score_run(copy, "mean", "bm25-train", depth=2, device="cpu")
+    assert scored["scored"] == scored["kept"] > 0
+    reranked = retrieve(copy, "rerank", judge="mean", over="bm25", split="train", k=5, device="cpu", name="by-mean")
+    assert reranked.hits.k == 5
+    with pytest.raises(BadInput, match="unknown setting head; known: "):
+        CrossEncoderSettings(head="mean")

@@ -163,7 +163,10 @@ def test_the_title_by_frequency_says_where_a_lead_is_established_and_where_none_
         frequency_words(leads, none) == f"{lead}; no lead is established where the subject is mentioned 2 or 3 times."
     )
     few = (0.385, 0.209, 0.573, 0.001, 26)
-    assert frequency_words(leads, few, none) == f"{lead}; no lead is established where the subject is mentioned 4 to 9 times."
+    assert (
+        frequency_words(leads, few, none)
+        == f"{lead}; no lead is established where the subject is mentioned 4 to 9 times."
+    )
     assert frequency_words(leads, leads) == f"{lead}."
     assert frequency_words(none, none).startswith("In no group of subject frequencies is a difference")
     assert frequency_words((0.45, 0.3, 0.6, 0.001, 29)) == "Success@5 by the frequency of the subject", "too few facts"

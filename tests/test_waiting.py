@@ -58,8 +58,7 @@ def work(study, batch: str, people, questions: int | None = None) -> int:
             queue.finish(name, lease.batch, lease.question)
             finished += 1
             if finished == questions:
-                for each in people:
-                    queue.release(each)
+                queue.connection.execute("DELETE FROM lease WHERE state = 'held'")
                 return finished
     return finished
 

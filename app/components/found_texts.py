@@ -66,10 +66,12 @@ def _passage_table(study: Study, result: TextSearch, retrieving_questions: Retri
     """The passages found, with the questions that retrieve each of them and those that have it as gold."""
     ids = [each.id for each in result.results]
     gold = study.questions.questions_by_gold(ids)
-    texts = {each.id: each.text for each in study.corpus.passages(study.corpus.ordinals(ids).values())}
+    passages = study.corpus.by_id(ids)
     rows = []
     for each in result.results:
-        whole = tag("details", tag("summary", "whole passage"), tag("p", texts.get(each.id, "")))
+        whole = tag(
+            "details", tag("summary", "whole passage"), tag("p", passages[each.id].text if each.id in passages else "")
+        )
         cells = [
             tag(
                 "td",

@@ -23,7 +23,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import count_with_units
 from blindspot.backend.evaluation.measures import SUCCESS
 from blindspot.backend.text.number_words import quantity
-from blindspot.backend.training.curve_bench import ADAPTER_QUESTIONS, curve_inputs
+from blindspot.backend.training.curve_bench import curve_inputs
 from blindspot.backend.training.curve_bench import share_with_interval as share_of
 from blindspot.backend.training.curve_points import (
     SCOPES,
@@ -168,7 +168,7 @@ def _curve(open_study: Study, points: Sequence[CurvePoint], scope: Scope, place:
     if not points:
         if place != "training" and stored_forecast(open_study) is not None:
             return head  # the forecast's sentence below says whether labels pay
-        words = "Not measured yet: how well a judge and an adapter do on dev when they learn from the labels so far."
+        words = "Not measured yet: how well a judge does on dev when it learns from the labels so far."
         return [*head, tag("p", words)]
     last = points[-1]
     shown = _series(points, last)
@@ -184,26 +184,13 @@ def _curve(open_study: Study, points: Sequence[CurvePoint], scope: Scope, place:
         )
         for name, words in WORDS.items()
     ]
-    charts = [
-        _chart("Reranker, Success@1", shown, [p.scopes[scope].reranker for p in shown], last.base_reranker, "BM25")
-    ]
-    notes: list[Html] = []
-    adapters = [(p, found) for p in shown if (found := p.scopes[scope].adapter) is not None]
-    if adapters and last.base_adapter is not None:
-        encoder = str(last.inputs["encoder"])
-        charts.append(
-            _chart(
-                "Adapter, Success@20", [p for p, _ in adapters], [s for _, s in adapters], last.base_adapter, encoder
-            )
-        )
-        if last.scopes[scope].questions < ADAPTER_QUESTIONS:
-            notes.append(tag("p", f"An adapter learns from {ADAPTER_QUESTIONS} questions or more.", cls="convention"))
+    shares = [point.scopes[scope].reranker for point in shown]
+    chart = _chart("Reranker, Success@1", shown, shares, last.base_reranker, "BM25")
     if place != "training":
         head.append(link("all points", tabs.address("curve"), cls="quiet"))
     return [
         div(*head, *choices, cls="curve-head"),
-        div(*charts, cls="curve-charts"),
-        *notes,
+        div(chart, cls="curve-charts"),
         *_effect_lines(open_study, last, scope),
         tag(
             "p",
@@ -426,16 +413,15 @@ def _table(points: Sequence[CurvePoint], chosen_point: CurvePoint | None) -> Htm
         term("settled pairs", SETTLED),
         "judged questions",
         "changed pairs",
-        *(f"{what}, {scope}" for scope in SCOPES for what in ("@1", "@20")),
+        *(f"@1, {scope}" for scope in SCOPES),
         "seconds",
         "computed (UTC)",
     )
     classes = [None, None, "wide", "wide", None, *["wide"] * (len(names) - 5)]
     rows = []
     for point in reversed(points):
-        shares = [share for scope in SCOPES for share in (point.scopes[scope].reranker, point.scopes[scope].adapter)]
         cells: list[Any] = [f"{point.labels:,}", f"{point.judged:,}", f"{point.changed:,}"]
-        cells += ["–" if share is None else _share_text(share) for share in shares]
+        cells += [_share_text(point.scopes[scope].reranker) for scope in SCOPES]
         cells += [f"{point.seconds:.0f}", point.made[:16].replace("T", " ")]
         address = tabs.address("curve", point=point.number)
         name = tag("th", link(f"{point.number}", address), scope="row", title=_reason(point))

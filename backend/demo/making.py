@@ -346,7 +346,6 @@ def result_lines(study: Study) -> list[str]:
         {question: sorted(passages) for question, passages in answering_passages_of(study).items()},
         np.asarray(bm25_run.hits.ordinals),
         np.asarray(dense_run.hits.ordinals),
-        (np.asarray(bm25_run.answers()), np.asarray(dense_run.answers())),
     )
     figures = {
         "false_negatives": "of the unlabelled passages in the dense top 5 answer the question: planted false negatives",

@@ -8,7 +8,7 @@ this (`analysis.label_forecast`). Dev questions are only used for measuring. The
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,9 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_cache import cached_features
 from blindspot.backend.judges.feature_judge import labels_and_answers_of, reference_questions, settled_labels
 from blindspot.backend.progress import Progress
-from blindspot.backend.training.curve_bench import ADAPTER_QUESTIONS, CurveBench, curve_inputs
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.training.adapter_steps import ADAPTER_QUESTIONS, adapter_steps
+from blindspot.backend.training.curve_bench import CurveBench, curve_inputs
 from blindspot.backend.training.forecast_steps import (
     CLEANING_PRIOR,
     FEWEST_QUESTIONS,
@@ -32,10 +34,11 @@ from blindspot.backend.training.forecast_steps import (
     cleaning_steps,
     learning_steps,
 )
+from blindspot.db.events import SETTLED
+from blindspot.db.judgements import labels_by_pair
 
 FILE = "label_forecast.json"
 MEASURING = 600  # dev questions that measure a step
-ADAPTER_SEEDS = 2
 USES: dict[str, str] = {
     "reranker": "the reranker, Success@1",
     "evaluation": "the evaluation, half-width of Success@1 on judged questions",
@@ -301,10 +304,10 @@ def _gold_forecast(bench: CurveBench) -> UseForecast:
     """Forecast the number of wrong gold passages among the next ones that people judge, from the share among those
     already judged.
     """
-    pairs = {(pair.question, pair.passage): pair.label for pair in bench.labels.consensus()}
+    pairs = labels_by_pair(bench.labels.consensus())
     questions = bench.study.questions.with_ids(dict.fromkeys(question for question, _ in pairs))
     said = [pairs[q.id, gold] for q in questions for gold in q.gold if (q.id, gold) in pairs]
-    settled = [label for label in said if label in ("positive", "related", "negative")]
+    settled = [label for label in said if label in SETTLED]
     if len(settled) < 10:
         return UseForecast("gold", None, (), "judge about 30 gold passages first", "blindspot batch gold")
     wrong = sum(label != "positive" for label in settled)
@@ -319,22 +322,16 @@ def _cleaning_retriever(
     further_labels: list[int],
 ) -> UseForecast:
     use = "cleaning_retriever"
-    if bench.dense is None:
+    if bench.inputs.encoder is None:
         return UseForecast(use, None, (), "there is no dense index")
     if len(judged_mask) < FEWEST_QUESTIONS or len(data.lists.questions) < ADAPTER_QUESTIONS:
         return UseForecast(
             use, None, (), f"needs {ADAPTER_QUESTIONS} training questions with gold, and labels of {FEWEST_QUESTIONS}"
         )
-    steps = []
-    for seed in range(ADAPTER_SEEDS):
-        bench.adapter_settings = replace(bench.adapter_settings, seed=seed)
-        with_labels = bench.adapter_successes(data.lists, data.truth, by_people)
-        without = bench.adapter_successes(data.lists, data.without, {})
-        assert with_labels is not None and without is not None  # there is an index
-        steps.append(with_labels.astype(float) - without)
+    steps = adapter_steps(bench, Dense(bench.study, bench.inputs.encoder), data, by_people)
     factors = [m / len(judged_mask) for m in further_labels]
     return UseForecast(
-        use, None, tuple(step_forecast(np.array(steps), factor, CLEANING_PRIOR, bench.units) for factor in factors)
+        use, None, tuple(step_forecast(steps, factor, CLEANING_PRIOR, bench.units) for factor in factors)
     )
 
 

@@ -2,8 +2,8 @@
 
 It is used for demonstrations and measurements. Its people, places, works and companies are invented. The article of an
 entity states its facts, and other articles repeat them in other words. Only one of these passages is the question's
-gold passage, so the others are planted false negatives; `answering_passages` lists all of them. `world` decides which facts are true
-and which articles state them, `prose` writes the passages, `language` contains the sentences.
+gold passage, so the others are planted false negatives; `questions_with_passages` lists all of them. `world` decides
+which facts are true and which articles state them, `prose` writes the passages from the sentences in `sentences.toml`.
 """
 
 from __future__ import annotations
@@ -21,29 +21,18 @@ import numpy as np
 from blindspot.analysis.accuracy import proportion
 from blindspot.backend.core.units import units_of
 from blindspot.backend.data.encyclopedia.language import SECOND_WORDINGS, TEMPLATES
-from blindspot.backend.data.encyclopedia.plan import BLIND_SPOT, LARGEST, PLAIN, SMALLEST, Edition, random_seed
+from blindspot.backend.data.encyclopedia.plan import BLIND_SPOT as BLIND_SPOT
+from blindspot.backend.data.encyclopedia.plan import LARGEST, PLAIN, SMALLEST, Edition, random_seed
 from blindspot.backend.data.encyclopedia.prose import article, notices
 from blindspot.backend.data.encyclopedia.world import World
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import Refused
 from blindspot.db.records import Passage, Question
 
-__all__ = [
-    "BLIND_SPOT",
-    "DATASET",
-    "PLAIN",
-    "SECOND_DATASET",
-    "Edition",
-    "Encyclopedia",
-    "measure_encyclopedia",
-    "write_encyclopedia",
-]
-
 DATASET, SECOND_DATASET = "encyclopedia", "encyclopedia-second-wording"
 TRAIN_SHARE, DEV_SHARE = 0.4, 0.3  # of the entities; the rest is test
-SKIPPED_PER_MENTION = (
-    0.9  # a training question is left out with this probability to the power of its subject's frequency
-)
+# A training question is left out with this probability to the power of its subject's frequency.
+SKIPPED_PER_MENTION = 0.9
 QUESTION_FIELDS = "id question answers relation subject template frequency bucket dataset split gold".split()
 
 
@@ -95,13 +84,6 @@ class Encyclopedia:
         for question, _ in self.questions_with_passages():
             yield question
 
-    def answering_passages(self) -> Iterator[dict]:
-        """Yield for every question, in the order of `questions`: {question: id, passages: ids of all passages that
-        answer it, gold: id}.
-        """
-        for question, ordinals in self.questions_with_passages():
-            yield {"question": question.id, "passages": [str(o + 1) for o in ordinals], "gold": question.gold[0]}
-
     def unlabelled_questions(self) -> Iterator[str]:
         """Yield unlabelled questions about training entities, in both wordings. They ask about the mostly rare facts
         for which there is no training question.
@@ -115,9 +97,7 @@ class Encyclopedia:
         """Yield every question with the ordinals of all passages that answer it."""
         for number, relation, split, gold, drawn in self._facts():
             if split != "train" or drawn:
-                yield from self._question_wordings(
-                    number, relation, split, int(self.world.plan.frequency[number]), gold
-                )
+                yield from self._question_wordings(number, relation, split, gold)
 
     def _facts(self) -> Iterator[tuple[int, str, str, int, bool]]:
         """Yield (entity number, relation, split, ordinal of the gold passage, drawn) for every fact that its subject's
@@ -135,7 +115,7 @@ class Encyclopedia:
                 if own:
                     yield number, relation, split, own[int(choice * len(own))], drawn
 
-    def _question_wordings(self, number, relation, split, frequency, gold) -> Iterator[tuple[Question, list[int]]]:
+    def _question_wordings(self, number, relation, split, gold) -> Iterator[tuple[Question, list[int]]]:
         entity = self.world.entity(number)
         ordinals = self.world.statement_ordinals(number, relation)
         wordings = [(DATASET, TEMPLATES[relation], "")]
@@ -150,7 +130,7 @@ class Encyclopedia:
                     relation=relation,
                     subject=entity.name,
                     template=template,
-                    frequency=frequency,
+                    frequency=int(self.world.plan.frequency[number]),
                     dataset=dataset,
                     split=split,
                     gold=(str(gold + 1),),
@@ -224,11 +204,7 @@ def _write_questions(encyclopedia: Encyclopedia, questions: Path, truth: Path, p
 
 
 def measure_encyclopedia(
-    questions: Sequence[Question],
-    truth: Mapping[str, Sequence[str]],
-    bm25: np.ndarray,
-    dense: np.ndarray,
-    matches: tuple[np.ndarray, np.ndarray] | None = None,
+    questions: Sequence[Question], truth: Mapping[str, Sequence[str]], bm25: np.ndarray, dense: np.ndarray
 ) -> dict[str, dict]:
     """Measure an encyclopedia: each retriever's success rate, and how many planted false negatives rank near the top.
 
@@ -236,55 +212,42 @@ def measure_encyclopedia(
         questions: q questions, either or both wordings.
         truth: question id -> ids of all passages that answer it, as `truth.jsonl` has it.
         bm25, dense: (q, k) ordinals, k >= 5, -1 where a row is short; row i belongs to questions[i].
-        matches: (q, k) bool of BM25 and dense: whether the passage contains an answer string.
 
-    Returns: figures by name, each {"share": 0..1, "n": number of cases, "low", "high": its 95% interval by fact}. "Found"
-        is Success@5, relevant being every passage of the truth, so a planted false negative counts as found; the
-        `_by_answer` figures take the answer match instead. false_negatives: of the passages in the dense top 5 that are
-        not gold, those that answer the question (n: such passages). only_bm25, only_dense, both, neither: questions
-        found at 5, template wording. bm25_first_wording, bm25_second_wording: BM25's Success@5 on the facts asked in
-        both wordings.
+    Returns: figures by name, each {"share": 0..1, "n": number of cases, "low", "high": its 95% interval by fact}. All are
+        Success@5, relevant being every passage of the truth, so a planted false negative counts as found.
+        false_negatives: of the passages in the dense top 5 that are not gold, those that answer the question (n: such
+        passages). only_bm25, only_dense: questions that one retriever alone answers, template wording.
+        bm25_first_wording, bm25_second_wording: BM25's Success@5 on the facts asked in both wordings.
     """
-    ordinals = {q.id: np.array([int(passage) - 1 for passage in truth[q.id]], np.int64) for q in questions}
-    relevant = tuple(_lists_with_any_passage(run, [ordinals[q.id] for q in questions]) for run in (bm25, dense))
-    gold = _lists_with_any_passage(
-        dense, [np.array([int(passage) - 1 for passage in q.gold], np.int64) for q in questions]
-    )
-    first = np.array([q.dataset != SECOND_DATASET for q in questions], bool)
-    unlabelled = ((dense >= 0) & ~gold)[first, :5]
+    answering = [_ordinals(truth[question.id]) for question in questions]
+    relevant_bm25, relevant_dense = (_top_hits_among(run, answering) for run in (bm25, dense))
+    gold = _top_hits_among(dense, [_ordinals(question.gold) for question in questions])
+    found_bm25, found_dense = (np.asarray(relevant.any(axis=1)) for relevant in (relevant_bm25, relevant_dense))
+    first = np.array([question.dataset != SECOND_DATASET for question in questions], bool)
     units = units_of(questions, "fact").codes
+    unlabelled = ((dense[:, :5] >= 0) & ~gold)[first]
     of_passages = np.broadcast_to(units[first, None], unlabelled.shape)[unlabelled]
-    figures = {"false_negatives": _share(relevant[1][first, :5][unlabelled], of_passages)}
-    figures |= _only_one_finds(relevant[0][first, :5], relevant[1][first, :5], "", units[first])
-    if matches:
-        figures |= _only_one_finds(matches[0][first, :5], matches[1][first, :5], "_by_answer", units[first])
-    facts = [(q.relation, q.subject) for q in questions]
+    facts = [(question.relation, question.subject) for question in questions]
     twice = {fact for fact, one in zip(facts, first) if one} & {fact for fact, one in zip(facts, first) if not one}
     paired = np.array([fact in twice for fact in facts], bool)
-    success = _contains_any(relevant[0][:, :5])
-    figures["bm25_first_wording"] = _share(success[paired & first], units[paired & first])
-    figures["bm25_second_wording"] = _share(success[paired & ~first], units[paired & ~first])
-    return figures
-
-
-def _lists_with_any_passage(run: np.ndarray, passages: Sequence[np.ndarray]) -> np.ndarray:
-    return np.array([np.isin(row, ordinals) for row, ordinals in zip(run, passages)], bool).reshape(run.shape)
-
-
-def _contains_any(rows: np.ndarray) -> np.ndarray:
-    return np.asarray(rows.any(axis=1))
-
-
-def _only_one_finds(bm25: np.ndarray, dense: np.ndarray, cause: str, units: np.ndarray) -> dict[str, dict]:
-    sparse_found, dense_found = _contains_any(bm25), _contains_any(dense)
     return {
-        f"only_bm25{cause}": _share(sparse_found & ~dense_found, units),
-        f"only_dense{cause}": _share(~sparse_found & dense_found, units),
-        f"both{cause}": _share(sparse_found & dense_found, units),
-        f"neither{cause}": _share(~sparse_found & ~dense_found, units),
+        "false_negatives": _share(relevant_dense[first][unlabelled], of_passages),
+        "only_bm25": _share((found_bm25 & ~found_dense)[first], units[first]),
+        "only_dense": _share((found_dense & ~found_bm25)[first], units[first]),
+        "bm25_first_wording": _share(found_bm25[paired & first], units[paired & first]),
+        "bm25_second_wording": _share(found_bm25[paired & ~first], units[paired & ~first]),
     }
 
 
+def _ordinals(ids: Sequence[str]) -> np.ndarray:
+    return np.array([int(id) - 1 for id in ids], np.int64)
+
+
+def _top_hits_among(run: np.ndarray, passages: Sequence[np.ndarray]) -> np.ndarray:
+    """Return (q, 5) bool: which of the five first hits of each question are among its passages."""
+    return np.array([np.isin(row[:5], ordinals) for row, ordinals in zip(run, passages)], bool)
+
+
 def _share(hits: np.ndarray, units: np.ndarray) -> dict:
-    found = proportion(hits, units)
-    return {"share": found.value or 0.0, "n": found.n, "low": found.low, "high": found.high}
+    estimate = proportion(hits, units)
+    return {"share": estimate.value or 0.0, "n": estimate.n, "low": estimate.low, "high": estimate.high}
