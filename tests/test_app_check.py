@@ -125,7 +125,7 @@ def test_the_primary_action_leads_from_the_rule_to_the_file(study):
     rate, curve = found.rate(), found.rules()
     chosen = curve.rows[curve.chosen]
     page = Page(study.folder, "check", "Ann")
-    said = f"Of 480 negatives, {rate.estimate:.1%} are false ({100 * rate.low:.1f} to {100 * rate.high:.1f}), from 150 judged"
+    said = f"Of 480 negatives, {rate.estimate:.1%} are false (95%: {100 * rate.low:.1f} to {100 * rate.high:.1f}), from 150 judged"
     assert said in shown(page) and "See the rule" in shown(page)
     assert "check?step=rule#rules" in page.links()
 

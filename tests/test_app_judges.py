@@ -78,7 +78,7 @@ def test_the_tab_says_first_what_the_next_labels_are_expected_to_add(study):
     write_json(study.folder / "label_forecast.json", {"labels": 30, "questions": 30, "last_event": 30, "uses": uses})
     page = Page(study.folder, "training", "lea", tab="curve")
     assert page.part("<h1>.*?</h1>") == [
-        "300 more labels are expected to raise a reranker: +2.0 points of Success@1 (+1.0 to +3.0)."
+        "300 more labels are expected to raise a reranker: +2.0 points of Success@1 (90%: +1.0 to +3.0)."
     ]
     assert "With 30 settled pairs a reranker has a Success@1 of" in page.text
     assert "+2.0 +1.0 to +3.0" in page.text and "doubtful gold, wrong passages found judge gold first" in page.text

@@ -103,9 +103,15 @@ def test_without_two_runs_there_is_no_path(tmp_path):
 
 
 def test_the_current_step_says_of_how_many_and_a_step_without_a_later_one_leads_to_what_is_not_done(study):
-    assert '<span class="place" data-of="6">4 </span>Clean' in Page(study.folder, "training").html
+    assert (
+        '<span class="place" data-step="Step 4 of 6: "><span>4 </span></span>Clean'
+        in Page(study.folder, "training").html
+    )
     see = Page(study.folder, "compare").html
-    assert '<span class="tick">✓ </span><span class="place" data-of="6">1 </span>See the failure' in see
+    assert (
+        '<span class="tick">✓ </span><span class="place" data-step="Step 1 of 6: "><span>1 </span></span>See the failure'
+        in see
+    )
     # Without labels and sets: from This set and from Train to the page that builds a set, which has its own button.
     assert shown(Page(study.folder, "judge"))[1] == "training?tab=sets"
     assert shown(Page(study.folder, "training"))[1] == "training?tab=sets"

@@ -93,16 +93,21 @@ def test_relations_over_three_runs(study):
     page = relations(study, runs="alpha,beta,short", k=5)
     assert "3 questions measured in all runs" in page.text
     line = next(row for row in page.part(r"<tr[ >](?:(?!</tr>).)*?</tr>") if row.startswith("place of birth (P19)"))
-    assert line.startswith("place of birth (P19) 3 A +33.3") and line.endswith(" 66.7 100.0 66.7 66.7 66.7 100.0")
-    heads = page.part('<th colspan="[0-9]+" scope="colgroup".*?</th>')
-    assert heads == ["A alpha", "B beta", "short"], "the column A − B says which run is A"
+    assert line.startswith("place of birth (P19) 3 100.0 66.7 100.0 A +33.3"), "first the chosen k and the difference"
+    assert line.endswith(" 66.7 66.7 66.7"), "then the other k"
+    (heads,) = page.part("<thead>.*?</thead>")
+    assert heads.startswith("relation n A alpha @5 B beta @5 short @5 A − B p (Holm) A − B, points"), heads
+    assert '<details class="all-columns deep">' in page.html, "the other k are shown on demand"
+    assert "Pale: p above 0.05 or n < 30." in page.text
     assert "Not directly comparable" not in page.text, "the runs are not 20 deep"
     assert page.app.get("plotly_chart")
 
 
 def test_next_leads_to_the_questions_of_what_the_heading_names(study):
     page = relations(study, runs="alpha,beta", k=5)
-    assert "alpha is furthest ahead on place of birth (P19), by 33.3 points" in page.part("<h1.*?</h1>")[0]
+    assert page.part("<h1.*?</h1>") == ["No single relation separates alpha from beta in the top 5."]
+    assert "Furthest: place of birth (P19), alpha +33.3 (95%: " in page.text
+    assert "), uncorrected; not established after correction for 2 relations." in page.text
     words, address = page.next_step()
     assert words == "Next: read the 1 question on place of birth (P19) that only alpha answers"
     assert address == "question?a=alpha&b=beta&cell=only_a&relation=P19"
@@ -125,6 +130,8 @@ def test_relations_along_frequency(study):
     assert page.part("<h1.*?</h1>") == ["Success@5 by the frequency of the subject"], "too few questions to say more"
     mass = relations(study, runs="alpha,beta", view="frequency", k=5, buckets="cut")
     assert "Eight groups of about equal cumulative frequency" in mass.text
+    assert "times the subject is mentioned in the question files" in str(page.app.get("plotly_chart")[0].proto)
+    assert "A − B" in page.part("<thead>.*?</thead>")[0]
     assert relations(study, runs="alpha", view="frequency").app.get("plotly_chart")
 
 

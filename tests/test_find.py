@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from blindspot.app.cli import app
+from blindspot.app.components.found_texts import one_line
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval import full_text
 from blindspot.backend.retrieval.bm25 import BM25
@@ -132,31 +133,30 @@ def test_over_http_and_in_the_app_an_annotator_finds_their_own_notes(study):
 
 def test_the_page_begins_with_its_title_examples_and_the_passages_that_are_retrieved_most(study):
     page = Page(study.folder, "find", "lea", run="alpha")
-    assert page.html.index("<h1") < page.html.index("For example:") < page.html.index('<ol class="found"')
+    assert page.html.index("<h1") < page.html.index("For example:") < page.html.index('<table class="found"')
     subject = study.questions.get(study.run("alpha").question_ids[0]).subject
     assert f"find?words={quote_plus(subject)}" in page.links(), "an example is a subject of the run's questions"
     hits = np.asarray(study.run("alpha").hits.ordinals[:, :20])
     rows, counts = np.unique(hits[hits >= 0], return_counts=True)
     shown = study.corpus.ordinals(re.findall(r'<span class="soft id">(.*?)</span>', page.html)).values()
     kept = dict(zip(rows.tolist(), counts.tolist(), strict=True))
-    (title,) = page.part("<h1.*?</h1>")
-    assert f"for {counts.max()} questions in its top {hits.shape[1]}, and no passage for more" in title
+    assert page.part("<h1.*?</h1>") == ["Find a passage, question or note"] and "data-to-search" in page.html
+    assert page.part("<h2.*?</h2>") == [f"Passages retrieved for most questions (alpha, top {hits.shape[1]})"]
     assert sorted((kept[row] for row in shown), reverse=True) == sorted(counts.tolist(), reverse=True)[:5]
-    told = Page(study.folder, "find", "ann", run="alpha").part('<ol class="found".*?</ol>')[0]
+    told = Page(study.folder, "find", "ann", run="alpha").part('<table class="found".*?</table>')[0]
     assert study.questions.get("q1").text not in told, "ann still has to judge this question"
 
 
 def test_the_title_says_how_many_passages_a_run_retrieves(study):
     page = Page(study.folder, "find", "lea", words="filler", run="beta")
     (title,) = page.part("<h1.*?</h1>")
-    nowhere = page.html.count("retrieved for no question")
-    retrieved = page.html.count("retrieved for ") - nowhere
+    nowhere = page.html.count('<td class="left soft">none</td>')
+    retrieved = page.html.count("<b>") - nowhere
     assert nowhere, "a passage that the run does not retrieve says so"
     told = Page(study.folder, "find", "ann", words="filler", run="beta").text
-    assert "retrieved for no question outside your open batches" in told, "q1 is left out for ann"
-    assert title.endswith(
-        f"for “filler”; beta retrieves {retrieved or 'none'} of them in the top 15 of at least one question"
-    )
+    assert "none outside your open batches" in told, "q1 is left out for ann"
+    assert f" mention filler; beta retrieves {retrieved or 'none'}" in title
+    assert "Retrieved: in the top 15 of a question." in page.text
 
 
 def test_an_excerpt_that_begins_within_a_sentence_begins_with_an_ellipsis(tmp_path):
@@ -172,10 +172,26 @@ def test_the_page_escapes_what_it_shows_and_links_to_questions(study):
     assert HOSTILE in page.text and "<script>" not in page.html and "<img" not in page.html
     assert '<mark class="word">Ansver6</mark>' in page.html
     assert "question?question=q6" in page.links(), "the question whose gold the passage is"
-    assert "1 passage for “ansver6 before”" in page.text, "the answer is the title"
-    assert "Find passages, questions and notes by their words" in Page(study.folder, "find").text
-    assert "No question has “nowhere”" in Page(study.folder, "find", words="nowhere", place="questions").text
+    assert "1 passage mentions ansver6 before" in page.text, "the answer is the title"
+    assert "Find a passage, question or note" in Page(study.folder, "find").text
+    assert "No question mentions nowhere" in Page(study.folder, "find", words="nowhere", place="questions").text
     assert 'data-key="/"' in page.html, "the key / leads here from every page"
+
+
+def test_an_excerpt_is_one_line_that_ends_with_a_word():
+    pieces = [
+        ("He wrote a long and rather tedious account of the ", ""),
+        ("Ansver", "word"),
+        (" and of it all" * 20, ""),
+    ]
+    line = one_line(pieces)
+    assert (
+        line[0][0].startswith("… ")
+        and line[1] == ("Ansver", "word")
+        and line[2][0].endswith((" and …", " of …", " it …", " all …"))
+    )
+    assert sum(len(piece) for piece, _ in line) < 120
+    assert one_line([("Short.", "")]) == [("Short.", "")]
 
 
 def test_the_gold_of_a_passage_is_known(study):

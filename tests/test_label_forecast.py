@@ -69,22 +69,22 @@ def forecast_of(**expected):
 def test_the_sentence_names_the_use_that_pays_most_and_what_cleaning_does_not():
     found = forecast_of(reranker=(0.02, 0.01, 0.03), cleaning_retriever=(0.0, -0.01, 0.006))
     assert found.sentence == (
-        "On this study, labels pay most in the reranker: the next 300 are expected to raise Success@1 by 2.0 points (+1.0 to +3.0); "
-        "cleaning your training set is not expected to change the retriever (−1.0 to +0.6 points of Success@20)."
+        "On this study, labels pay most in the reranker: the next 300 are expected to raise Success@1 by 2.0 points (90%: +1.0 to +3.0); "
+        "cleaning your training set is not expected to change the retriever's Success@20 (90%: −1.0 to +0.6)."
     )
     assert "narrow the half-width" in forecast_of(reranker=(0.02, 0.01, 0.03), evaluation=(0.06, 0.05, 0.07)).sentence
     unsure = forecast_of(reranker=(0.01, -0.01, 0.03), cleaning_reranker=(-0.01, -0.03, 0.01)).sentence
     assert unsure == (
         "On this study, no gain of the next 300 labels is certain; likeliest is that in the reranker they raise Success@1 by "
-        "1.0 points (−1.0 to +3.0). Judge some dev questions to see what labels give the evaluation."
+        "1.0 points (90%: −1.0 to +3.0). Judge some dev questions to see what labels give the evaluation."
     )
     few = forecast_of(reranker=(0.01, -0.01, 0.03)).short_sentence
     assert few == (
         "It is not certain that labels pay here: likeliest is that in the reranker the next 300 raise Success@1 by 1.0 points "
-        "(−1.0 to +3.0)."
+        "(90%: −1.0 to +3.0)."
     )
     assert found.short_sentence == (
-        "Labels pay most in the reranker: the next 300 are expected to raise Success@1 by 2.0 points (+1.0 to +3.0)."
+        "Labels pay most in the reranker: the next 300 are expected to raise Success@1 by 2.0 points (90%: +1.0 to +3.0)."
     )
     assert forecast_of(cleaning_reranker=(-0.01, -0.03, 0.01)).short_sentence.startswith("Labels may not pay here")
     worse = forecast_of(cleaning_reranker=(-0.01, -0.03, 0.01), evaluation=(0.1, 0.09, 0.11)).sentence
@@ -94,10 +94,10 @@ def test_the_sentence_names_the_use_that_pays_most_and_what_cleaning_does_not():
 
 def test_the_answer_is_what_the_next_labels_add_to_the_reranker():
     assert forecast_of(reranker=(0.009, -0.018, 0.035)).answer == (
-        "300 more labels may not help a reranker: +0.9 points of Success@1 (−1.8 to +3.5)."
+        "300 more labels may not help a reranker: +0.9 points of Success@1 (90%: −1.8 to +3.5)."
     )
     assert forecast_of(reranker=(0.02, 0.01, 0.03)).answer == (
-        "300 more labels are expected to raise a reranker: +2.0 points of Success@1 (+1.0 to +3.0)."
+        "300 more labels are expected to raise a reranker: +2.0 points of Success@1 (90%: +1.0 to +3.0)."
     )
     assert "expected to lower a reranker: −2.0" in forecast_of(reranker=(-0.02, -0.03, -0.01)).answer
     assert forecast_of(evaluation=(0.1, 0.09, 0.11)).answer == ""
@@ -107,7 +107,7 @@ def test_the_answer_is_what_the_next_labels_add_to_the_reranker():
     ("change", "words"),
     [
         ((0.0, -0.01, 0.01), "is not expected to change the retriever"),
-        ((0.001, -0.035, 0.036), "would change in the retriever cannot be told yet"),
+        ((0.001, -0.035, 0.036), "would change in the retriever's Success@20 (90%: −3.5 to +3.6) cannot be told yet"),
         ((0.02, 0.01, 0.03), "is expected to raise the retriever"),
         ((-0.02, -0.03, -0.01), "is expected to lower the retriever"),
     ],
@@ -193,5 +193,5 @@ def test_a_clear_difference_is_said_with_its_interval(own):  # noqa: F811
     )
     assert clear.further_labels_needed == 0
     assert clear.lines()[-1] == (
-        "With them the reranker answers 30 dev questions first that it does not without, and loses 2: +20.0 points (+10.0 to +30.0)."
+        "With them the reranker answers 30 dev questions first that it does not without, and loses 2: +20.0 points (95%: +10.0 to +30.0)."
     )

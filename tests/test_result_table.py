@@ -17,6 +17,7 @@ from blindspot.backend.core.result_table import (
     difference_cell,
     signed_ends,
     signed_number,
+    stated_interval,
 )
 
 TABLE = ResultTable(
@@ -119,6 +120,9 @@ def test_each_form_holds_the_same_values():
 
 
 def test_sentences_have_a_real_minus_sign_and_tables_the_hyphen_that_programs_read():
+    assert stated_interval(8.6, 21.1) == "(95%: 8.6 to 21.1)"
+    assert stated_interval(-1.1, 7.1, "+", level=90) == "(90%: \N{MINUS SIGN}1.1 to +7.1)"
+    assert stated_interval(0.301, 0.304, places=2) == "(95%: 0.301 to 0.304)", "no interval of one figure"
     assert signed_ends(-1.1, 7.1) == "\N{MINUS SIGN}1.1 to +7.1" and signed_number(-0.26) == "\N{MINUS SIGN}0.3"
     assert signed_number(-0.01) == "+0.0", "nothing is below zero that is shown as zero"
     assert difference_cell(Estimate(0.012, 90, -0.003, 0.027, "paired")) == "+1.2 [-0.3,+2.7]"

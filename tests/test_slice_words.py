@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from blindspot.analysis.accuracy import Estimate
-from blindspot.app.components.slice_tables import difference_strip, widest_difference
+from blindspot.app.components.strips import difference_strip, strip_head, widest_difference
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.evaluation.comparison import Comparison, measure
 from blindspot.backend.evaluation.measures import SUCCESS
-from blindspot.backend.evaluation.panel_words import relations_sentence
+from blindspot.backend.evaluation.panel_words import frequency_sentence, furthest_sentence, relations_sentence
 from blindspot.backend.evaluation.slice_finder import find_slices
 from blindspot.backend.evaluation.slice_words import in_words, merge_nested, sentence
 from blindspot.backend.evaluation.slices import Facts
@@ -96,7 +96,7 @@ def test_a_sentence_says_who_is_ahead_there_and_elsewhere(here, outside, words):
 def test_the_relation_that_is_named_has_enough_facts():
     """A large difference in a few facts is left to the table; with few facts everywhere the largest one is named."""
 
-    def said(units, p=0.01, sign=1, names=("one", "two")):
+    def said(units, p=0.01, sign=1, names=("one", "two"), words=relations_sentence):
         gains = {"P19": sign * 0.7, "P50": sign * 0.3}
         differences = {
             name: SimpleNamespace(
@@ -107,30 +107,71 @@ def test_the_relation_that_is_named_has_enough_facts():
             for name, gain in gains.items()
         }
         rows = [SimpleNamespace(group=name, units=count) for name, count in zip(gains, units, strict=True)]
-        return relations_sentence(SimpleNamespace(differences=differences, rows=rows, k=5, measure=SUCCESS), names)
+        table = SimpleNamespace(differences=differences, rows=rows, k=5, measure=SUCCESS, unit="fact")
+        return words(table, names)
 
     assert said((29, 30)) == (
-        "one is better than two in 2 of 2 relations in the top 5; most on author (P50), by 30.0 points (20.0 to 40.0)."
+        "one is better than two in 2 of 2 relations in the top 5; most, among relations with 30 or more facts, on author "
+        "(P50), by 30.0 points (95%: 20.0 to 40.0)."
     )
-    assert said((30, 30)).endswith("; most on place of birth (P19), by 70.0 points (60.0 to 80.0).")
-    assert said((2, 3)).endswith("; most on place of birth (P19), by 70.0 points (60.0 to 80.0).")
-    assert said((29, 30), p=0.2) == (
-        "No relation alone shows which run is better in the top 5: one is furthest ahead on author (P50), by 30.0 points "
-        "(20.0 to 40.0), but this may be chance."
+    assert said((30, 30)).endswith("; most on place of birth (P19), by 70.0 points (95%: 60.0 to 80.0).")
+    assert said((2, 3)).endswith("; most on place of birth (P19), by 70.0 points (95%: 60.0 to 80.0).")
+    assert said((29, 30), p=0.2) == "No single relation separates one from two in the top 5."
+    assert said((29, 30), p=0.2, words=furthest_sentence) == (
+        "Furthest among relations with 30 or more facts: author (P50), one +30.0 (95%: 20.0 to 40.0), uncorrected; not "
+        "established after correction for 2 relations."
     )
+    assert said((29, 30), words=furthest_sentence) == "", "the heading says it"
     assert said((30, 30), sign=-1).startswith("two is better than one in 2 of 2 relations"), "seen from the better run"
-    assert said((30, 30), sign=-1).endswith("; most on place of birth (P19), by 70.0 points (60.0 to 80.0).")
+    assert said((30, 30), sign=-1).endswith("; most on place of birth (P19), by 70.0 points (95%: 60.0 to 80.0).")
 
 
 def test_a_slice_is_drawn_with_its_interval_and_the_difference_elsewhere():
-    def found(value, low, high, outside):
-        estimate = Estimate(value, 84, low, high, "t")
-        return SimpleNamespace(figures=SimpleNamespace(difference=SimpleNamespace(estimate=estimate)), outside=outside)
-
-    one = found(0.4, 0.2, 0.52, -0.1)
-    assert widest_difference([one, found(-0.1, -0.3, 0.1, 0.0)]) == 60
-    html = difference_strip(one, 60)
-    assert 'title="A − B, points: +40.0 (+20.0 to +52.0) here, −10.0 elsewhere"' in html
+    one = Estimate(0.4, 84, 0.2, 0.52, "t")
+    assert widest_difference([one, Estimate(-0.1, 84, -0.3, 0.1, "t")]) == 60
+    html = difference_strip(one, 60, -10.0)
+    assert 'title="A − B, points: +40.0 (+20.0 to +52.0), −10.0 elsewhere"' in html
     assert 'class="dot a" style="left:83.3%"' in html and 'style="left:66.7%;width:26.7%"' in html
-    assert 'class="rest" style="left:41.7%"' in html and "dot b" in difference_strip(found(-0.1, -0.3, 0.1, 0.0), 60)
-    assert difference_strip(found(0.4, None, None, 0.0), 60) == ""
+    assert 'class="rest" style="left:41.7%"' in html and 'class="rest"' not in difference_strip(one, 60)
+    assert "dot b" in difference_strip(Estimate(-0.2, 84, -0.3, -0.1, "t"), 60)
+    assert "dot level" in difference_strip(Estimate(-0.1, 84, -0.3, 0.1, "t"), 60), (
+        "no run is ahead where the interval has 0"
+    )
+    assert difference_strip(Estimate(0.4, 84, None, None, "t"), 60) == ""
+    assert "<span>−60</span><span>0</span><span>+60</span>" in strip_head(60)
+
+
+def frequency_words(*figures, cut="mentions"):
+    """The title over groups of (points, low, high, p, units)."""
+    groups = {
+        bucket: SimpleNamespace(
+            units=units, difference=SimpleNamespace(p_shown=p, estimate=SimpleNamespace(value=v, low=low, high=high))
+        )
+        for bucket, (v, low, high, p, units) in enumerate(figures)
+    }
+    curves = SimpleNamespace(
+        differences={"all": groups}, series={"all": {}}, k=5, measure=SUCCESS, cut=cut, title="Success@5"
+    )
+    return frequency_sentence(curves, ("one", "two"))
+
+
+def test_the_title_by_frequency_says_where_a_lead_is_established_and_where_none_is():
+    leads, none = (0.45, 0.3, 0.6, 0.001, 69), (0.0, -0.1, 0.1, 1.0, 60)
+    lead = "one leads by 45.0 points in the top 5 where the subject is mentioned once at most (95%: 30.0 to 60.0)"
+    assert frequency_words(leads, leads, none, none) == f"{lead}; no lead is established from 4 mentions on."
+    assert (
+        frequency_words(leads, none) == f"{lead}; no lead is established where the subject is mentioned 2 or 3 times."
+    )
+    few = (0.385, 0.209, 0.573, 0.001, 26)
+    assert (
+        frequency_words(leads, few, none)
+        == f"{lead}; no lead is established where the subject is mentioned 4 to 9 times."
+    )
+    assert frequency_words(leads, leads) == f"{lead}."
+    assert frequency_words(none, none).startswith("In no group of subject frequencies is a difference")
+    assert frequency_words((0.45, 0.3, 0.6, 0.001, 29)) == "Success@5 by the frequency of the subject", "too few facts"
+    behind = (-0.2, -0.3, -0.1, 0.001, 60)
+    assert frequency_words(behind, none, leads, cut="official") == (
+        "one leads by 45.0 points in the top 5 in frequency group 2 (95%: 30.0 to 60.0); two leads by 20.0 points in the top "
+        "5 in frequency group 0 (95%: 10.0 to 30.0)."
+    )

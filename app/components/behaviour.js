@@ -61,9 +61,11 @@ function sort(head) {
     const number = parseFloat(text.replace(/[,<%]/g, "").replace("−", "-"));
     return Number.isNaN(number) ? text.trim() : number;
   };
-  const body = table.tBodies[table.tBodies.length - 1], sign = falls ? -1 : 1;
+  const sign = falls ? -1 : 1;
   const compare = (a, b) => (typeof a === typeof b ? (a < b ? -1 : a > b ? 1 : 0) * sign : typeof a === "number" ? -1 : 1);
-  body.append(...[...body.rows].sort((a, b) => compare(value(a), value(b))));
+  for (const body of table.querySelectorAll("tbody:not(.sums, .rule)")) {
+    body.append(...[...body.rows].sort((a, b) => compare(value(a), value(b))));
+  }
 }
 
 function sortable(target) {
@@ -247,6 +249,11 @@ function settle() {
   if (session.toSearchField && searchField()) {
     session.toSearchField = false;
     searchField().focus();
+  }
+  // Find without words begins in its field.
+  if (session.begun !== location.href && document.activeElement === document.body && document.querySelector("[data-to-search]") && searchField()) {
+    session.begun = location.href;
+    searchField().focus({ preventScroll: true });
   }
   // A rerun replaces the link that was followed; move the focus to its replacement.
   if (session.focus && document.activeElement === document.body) {

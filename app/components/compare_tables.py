@@ -5,7 +5,7 @@ passage.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -21,6 +21,7 @@ from blindspot.app.components.marks import (
     bucket_name,
     grouping,
     letter,
+    pale_note,
     percent,
     percentage,
     relation_label,
@@ -30,13 +31,13 @@ from blindspot.app.markup import Html, div, join, link, span, table, table_head,
 from blindspot.app.runs import retriever_label
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
-from blindspot.backend.core.result_table import interval_ends, signed_ends, signed_number
+from blindspot.backend.core.result_table import signed_ends, signed_number, stated_interval
 from blindspot.backend.core.units import count_with_units, n_cell
 from blindspot.backend.evaluation.comparison import KS, SURE, MeasuredRun, Overall, PairedFigures, by_group, overall
 from blindspot.backend.evaluation.comparison_words import p_words, significance_sentence, where_words
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, by_results
-from blindspot.backend.text.number_words import quantity
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.question_table import rows_among, take
 
 
@@ -141,11 +142,10 @@ def headline(comparison: Comparison, selection: Selection, subset: np.ndarray, o
     value, low, high = estimate.percent
     a, b = comparison.run_a.name, comparison.run_b.name
     if figures.difference.p_shown > SURE:
-        return f"No difference between {a} and {b} {where} is established{on} ({signed_ends(low, high)} points)."
+        return f"No difference between {a} and {b} {where} is established{on} {stated_interval(low, high, '+')}."
     low, high = (low, high) if value > 0 else (-high, -low)
     ahead, behind = (a, b) if value > 0 else (b, a)
-    ends = interval_ends(low, high, " to ")
-    return f"{ahead} is {abs(value):.1f} points ahead of {behind} {where}{on} ({ends})."
+    return f"{ahead} is {abs(value):.1f} points ahead of {behind} {where}{on} {stated_interval(low, high)}."
 
 
 def _measure_term(measure: RankingMeasure) -> Html:
@@ -233,6 +233,7 @@ def flip_table(comparison: Comparison, selection: Selection, subset: np.ndarray)
 
 
 Grouping = Literal["relation", "bucket"]
+_HAS_PALE = re.compile(r'class="(?:[^"]* )?(?:unsure|few)[ "]')
 _HAS_WIDE = re.compile(r'<t[hdr] (?:[^>]* )?class="(?:[^"]* )?wide[ "]')
 
 
@@ -244,14 +245,16 @@ def group_table(comparison: Comparison, selection: Selection, subset: np.ndarray
     measure, found = MEASURES.get(selection.measure), _group_figures(comparison, selection, subset, group_kind)
     names = sorted(found, key=relation_order if group_kind == "relation" else bucket_order)
     if group_kind == "relation":
-        names.sort(key=lambda name: -(found[name].difference.estimate.value or 0.0))
+        whole = _overall_figures(comparison, selection, subset).figures_at[selection.k].difference.estimate.value
+        lead = -1 if (whole or 0.0) < 0 else 1  # the run ahead leads the table
+        names.sort(key=lambda name: -lead * (found[name].difference.estimate.value or 0.0))
     head = table_head(
         grouping(group_kind),
         tag("th", "n", title=f"Questions of this {grouping(group_kind)}", scope="col", cls="wide"),
         tag("th", letter("a"), f" @{selection.k}", title=measure.title_at(selection.k), scope="col"),
         tag("th", letter("b"), f" @{selection.k}", title=measure.title_at(selection.k), scope="col"),
         tag("th", "ahead", title=GAIN, scope="col"),
-        tag("th", "p", title=HOLM, scope="col", cls="wide"),
+        tag("th", term(join("p (Holm, ", tag("br"), f"{_counted(found, group_kind)})"), HOLM), scope="col", cls="wide"),
         *(
             tag("th", words, title=f"Number of questions: {said}", scope="col", cls="wide")
             for words, said in FLIP_HEADS.values()
@@ -266,8 +269,15 @@ def no_group_differs(comparison: Comparison, selection: Selection, subset: np.nd
     found = _group_figures(comparison, selection, subset, group_kind)
     if not found or any(each.difference.p_shown <= SURE for each in found.values()):
         return ""
-    group = grouping(group_kind)
-    return f"In no {group} alone do the runs differ reliably: every p is above {SURE}."
+    intervals = (each.difference.estimate for each in found.values())
+    alone = sum((each.low or 0.0) > 0 or (each.high or 0.0) < 0 for each in intervals)
+    excludes = f"{quantity(alone, 'interval')} {noun_form(alone, 'excludes', 'exclude')} 0 on {noun_form(alone, 'its', 'their')} own"
+    return f"After correction for {_counted(found, group_kind)} none is established{f'; {excludes}' if alone else ''}."
+
+
+def _counted(found: Mapping[str, PairedFigures], group_kind: Grouping) -> str:
+    """Return for how many groups the p values are adjusted, such as "24 relations"."""
+    return quantity(len(found), grouping(group_kind))
 
 
 def _group_figures(
@@ -417,9 +427,13 @@ def _deepest_cutoff(k: int) -> str | None:
     return "wide" if k == KS[-1] else None
 
 
-def scrolling(table: Html) -> Html:
+def scrolling(table: Html, *pale: str) -> Html:
     """Let a wide table scroll within its own box. A narrow window hides its cells and rows of the class `wide` until the
-    line below the table is opened.
+    line below the table is opened; every window does so with those of the class `deep`.
+
+    Args:
+        pale: what makes a figure of this table pale. The line that says so appears if a figure is pale.
     """
-    fold = tag("details", tag("summary", "All columns"), cls="all-columns") if _HAS_WIDE.search(table) else ""
-    return div(table, fold, cls="scrolling")
+    deep = " deep" if 'class="wide deep"' in table else ""
+    fold = tag("details", tag("summary", "All columns"), cls="all-columns" + deep) if _HAS_WIDE.search(table) else ""
+    return join(div(table, fold, cls="scrolling"), pale_note(*pale) if pale and _HAS_PALE.search(table) else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from blindspot.app import study, url
+from blindspot.app.components.marks import methods_note
 from blindspot.app.markup import Html, div, join, link, span, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.demo.making import CLEAN, NOISY, RUNS, is_running
@@ -22,7 +23,7 @@ ABOUT = (
 
 
 def demo_panel(open_study: Study, person: Person | None, heading: str = "h1") -> Html:
-    """The demo's steps, one a line, each with its state and a link, and in an expander what the demo is.
+    """The demo's steps, one a line, each with its state and a link, and in an expander what the demo is and how it counts.
 
     Args:
         heading: the element of the panel's heading: "h2" below the findings.
@@ -41,7 +42,7 @@ def demo_panel(open_study: Study, person: Person | None, heading: str = "h1") ->
             *(_step(number, step, is_made, heading == "h2") for number, step in enumerate(steps, 1)),
             cls="steps",
         ),
-        tag("details", tag("summary", "What this demo is"), div(ABOUT), cls="how"),
+        methods_note(ABOUT, *(tag("p", f"{step.title}: {step.note}") for step in steps if step.note)),
         cls="panel demo",
     )
 

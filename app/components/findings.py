@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from blindspot.analysis.accuracy import Estimate
 from blindspot.app import study, url
 from blindspot.app.components.gold_check import gold_items
-from blindspot.app.components.marks import SUCCESS, letter, methods_note, percent
+from blindspot.app.components.marks import SUCCESS, few, letter, methods_note, pale_note, percent
 from blindspot.app.components.path_bar import href
 from blindspot.app.markup import Html, div, join, link, span, tag
 from blindspot.app.runs import convention
 from blindspot.backend.core.settings import Unit
 from blindspot.backend.core.study import Study
-from blindspot.backend.core.units import count_with_units, generalisation, n_cell
+from blindspot.backend.core.units import count_with_units, generalisation
 from blindspot.backend.evaluation.findings import (
     FrequencyPoint,
     RunFinding,
@@ -22,6 +22,7 @@ from blindspot.backend.evaluation.findings import (
 )
 from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.evaluation.settings import HEADLINE_K
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.upkeep.study_path import NextStep
 
 
@@ -48,12 +49,13 @@ def findings_panel(open_study: Study, runs: Mapping[str, dict], step: NextStep |
     )
     points = frequency_points(compared, k)
     figure = curves(points, (a, b), k, compared.units.name) if len(points) > 1 else ""
-    rest = [link(each.sentence, _address(each, a, b, k)) for each in found[1:]]
-    button = link(step.label, href(step), cls="button main", data_key=">", title="Key: >") if step else ""
+    frequency = [tag("p", each.sentence) for each in found if each.topic == "frequency"][:1]
+    button = link(_label(step, found), href(step), cls="button main", data_key=">", title="Key: >") if step else ""
     return div(
         div(
-            tag(heading, link(found[0].sentence, _address(found[0], a, b, k))),
-            tag("ul", *(tag("li", each) for each in rest), gold_items(open_study, (a, b))),
+            tag(heading, link(found[0].sentence, url.href(url.COMPARE, {"a": a, "b": b, "k": k}))),
+            *frequency,
+            tag("ul", gold_items(open_study, (a, b))),
             div(button, methods_note(about), cls="action"),
         ),
         figure,
@@ -61,20 +63,30 @@ def findings_panel(open_study: Study, runs: Mapping[str, dict], step: NextStep |
     )
 
 
-def _address(finding: RunFinding, run_a: str, run_b: str, k: int) -> str:
-    if finding.topic == "frequency":
-        return url.href(url.RELATIONS, {"runs": f"{run_a},{run_b}", "k": k, "view": "frequency"})
-    cell = "" if finding.topic == "difference" else finding.topic
-    return url.href(url.COMPARE, {"a": run_a, "b": run_b, "k": k, "cell": cell})
+def _label(step: NextStep, found: Sequence[RunFinding]) -> str:
+    """The words of the button: a step to the questions that only one run answers says how many there are."""
+    only = next((each for each in found if each.topic == step.parameters.get("cell")), None)
+    if only is None or step.page != url.QUESTION:
+        return step.label
+    return f"Read the {quantity(only.count, 'question')} only {only.run} answers"
 
 
 def curves(points: Sequence[FrequencyPoint], names: tuple[str, str], k: int, unit: Unit) -> Html:
-    """A plot of both runs' accuracy by frequency, drawn with HTML boxes because Streamlit removes SVG from markup."""
+    """A plot of both runs' accuracy by frequency, drawn with HTML boxes because Streamlit removes SVG from markup. A
+    group of one unit is a point without a line.
+    """
     official = points[0].label.startswith("bucket ")
     points = points if official else points[::-1]  # as on By frequency: groups by mentions begin with the rarest
     places = [100 * (number + 0.5) / len(points) for number in range(len(points))]
     sides = {"a": [point.estimate_a for point in points], "b": [point.estimate_b for point in points]}
-    lines = [div(cls=f"line {side}", style=f"clip-path:{_ribbon(places, each)}") for side, each in sides.items()]
+    joined = [number for number, point in enumerate(points) if point.estimate_a.n_units > 1]
+    lines = [
+        div(
+            cls=f"line {side}",
+            style=f"clip-path:{_ribbon([places[n] for n in joined], [each[n] for n in joined])}",
+        )
+        for side, each in sides.items()
+    ]
     dots = [
         _dot(side, place + (0.9 if side == "b" else -0.9), estimate, point)
         for side, each in sides.items()
@@ -84,7 +96,7 @@ def curves(points: Sequence[FrequencyPoint], names: tuple[str, str], k: int, uni
     labels = [
         span(
             span(_short_label(point.label)),
-            span(f"n {n_cell(point.n, point.estimate_a.units, unit)}", cls="soft"),
+            span(f"n {point.n:,}", cls="soft"),
             cls="pale" if point.has_few_questions else None,
         )
         for point in points
@@ -99,7 +111,8 @@ def curves(points: Sequence[FrequencyPoint], names: tuple[str, str], k: int, uni
         for point in points
     )
     plot = div(div(*scale, cls="scale"), div(*lines, *dots, cls="area"), cls="plot", role="img", aria_label=words)
-    return div(key, plot, div(*labels, cls="labels"), cls="curves")
+    hollow = pale_note(few(unit), looks="Hollow") if any(point.has_few_questions for point in points) else ""
+    return div(key, plot, div(*labels, cls="labels"), hollow, cls="curves")
 
 
 def _ribbon(positions: Sequence[float], estimates: Sequence[Estimate]) -> str:
@@ -116,8 +129,9 @@ def _dot(run_side: str, place: float, estimate: Estimate, point: FrequencyPoint)
         f"{point.label}: {value:.1f}% ({low:.1f} to {high:.1f}), {count_with_units(point.n, point.estimate_a.units)}"
     )
     pale = " pale" if point.has_few_questions else ""
+    line = div(cls=f"whisker {run_side}{pale}", style=f"left:{place:.2f}%;bottom:{low:.2f}%;height:{high - low:.2f}%")
     return join(
-        div(cls=f"whisker {run_side}{pale}", style=f"left:{place:.2f}%;bottom:{low:.2f}%;height:{high - low:.2f}%"),
+        line if estimate.n_units > 1 else "",
         div(cls=f"dot {run_side}{pale}", style=f"left:{place:.2f}%;bottom:{value:.2f}%", title=tooltip),
     )
 

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from blindspot.app import url
-from blindspot.app.markup import Html, div, join, link, span, tag
+from blindspot.app.components.compare_tables import scrolling
+from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval.full_text import TextResult, TextSearch
-from blindspot.backend.text.number_words import quantity
+from blindspot.backend.text.number_words import noun_form, quantity
 
-SHOWN_QUESTIONS = 3
+LINE = 110  # characters of an excerpt that fit on a line
+BEFORE = 40  # characters before the first word found
 
 
 class Retrieved(NamedTuple):
@@ -28,13 +30,20 @@ class Retrieved(NamedTuple):
 def found_title(result: TextSearch, words: str, retrieving_questions: Retrieved | None) -> Html:
     """Say how many texts have the words, and how many of them a run retrieves."""
     place = result.place[:-1]
+    note = tag("p", result.method_note, cls="soft")
     if not result.results:
-        return join(tag("h1", f"No {place} has “{words}”"), tag("p", result.method_note, cls="soft"))
-    title = f"{'The first ' if result.has_more else ''}{quantity(len(result.results), place)} for “{words}”"
+        return join(tag("h1", f"No {place} mentions {words}"), note)
+    count = len(result.results)
+    shown = f"{quantity(count, place)} {noun_form(count, 'mentions', 'mention')} {words}"
+    title = f"More than {shown}" if result.has_more else shown
     if retrieving_questions is not None:
         number = len(retrieving_questions.by) or "none"
-        title += f"; {retrieving_questions.run} retrieves {number} of them in the top {retrieving_questions.k} of at least one question"
-    return join(tag("h1", title), tag("p", result.method_note, cls="soft"))
+        of_them = f" of the first {count}" if result.has_more else ""
+        title += f"; {retrieving_questions.run} retrieves {number}{of_them}"
+        note = tag(
+            "p", result.method_note, f" Retrieved: in the top {retrieving_questions.k} of a question.", cls="soft"
+        )
+    return join(tag("h1", f"{title}."), note)
 
 
 def found_list(
@@ -45,77 +54,103 @@ def found_list(
     Args:
         more_address: The address of a longer list. retrieving_questions: The questions that retrieve each passage.
     """
-    gold = study.questions.questions_by_gold([each.id for each in result.results]) if result.place == "passages" else {}
-    texts = _whole_texts(study, result)
-    items = [
-        _found_text_item(
-            result, each, gold.get(each.id, []), texts.get(each.id, ""), _retrieved_by(retrieving_questions, each.id)
-        )
-        for each in result.results
-    ]
     foot = link("Show more", more_address, cls="button", data_focus="more") if more_address else ""
-    return join(tag("ol", *items, cls="found"), div(foot, cls="foot"))
+    if result.place == "passages":
+        found = _passage_table(study, result, retrieving_questions)
+    else:
+        found = tag("ol", *(_text_item(result, each) for each in result.results), cls="found")
+    return join(found, div(foot, cls="foot"))
 
 
-def _whole_texts(study: Study, result: TextSearch) -> dict[str, str]:
-    """Return the texts of the passages found, by id."""
-    if result.place != "passages":
-        return {}
-    passages = study.corpus.by_id(each.id for each in result.results)
-    return {id: passage.text for id, passage in passages.items()}
+def _passage_table(study: Study, result: TextSearch, retrieving_questions: Retrieved | None) -> Html:
+    """The passages found, with the questions that retrieve each of them and those that have it as gold."""
+    ids = [each.id for each in result.results]
+    gold = study.questions.questions_by_gold(ids)
+    passages = study.corpus.by_id(ids)
+    rows = []
+    for each in result.results:
+        whole = tag(
+            "details", tag("summary", "whole passage"), tag("p", passages[each.id].text if each.id in passages else "")
+        )
+        cells = [
+            tag(
+                "td",
+                tag("b", each.title or "untitled"),
+                span(each.id, cls="soft id"),
+                _excerpt(each),
+                whole,
+                cls="left",
+            )
+        ]
+        if retrieving_questions is not None:
+            cells += _retrieved_cells(retrieving_questions, each.id)
+        links = [_question_link(id, text) for id, text in gold.get(each.id, [])]
+        rows.append(tag("tr", *cells, tag("td", _folded(links), cls="left wide")))
+    heads = [tag("th", "passage", scope="col", cls="left")]
+    if retrieving_questions is not None:
+        title = f"Questions for which {retrieving_questions.run} ranks the passage in its top {retrieving_questions.k}"
+        heads += [
+            tag("th", term("questions", title), scope="col", cls="left"),
+            tag("th", term("best rank", title), scope="col"),
+        ]
+    heads.append(tag("th", "gold of", scope="col", cls="left wide"))
+    return scrolling(tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), cls="found"))
 
 
-def _retrieved_by(retrieving_questions: Retrieved | None, passage: str) -> Html:
-    """Links to the questions for which a run ranks the passage, best rank first."""
-    found = [] if retrieving_questions is None else retrieving_questions.by.get(passage, [])
-    if retrieving_questions is None:
-        return Html("")
+def _retrieved_cells(retrieving_questions: Retrieved, passage: str) -> list[Html]:
+    """The questions for which a run ranks a passage, best rank first, and the best rank."""
+    found = retrieving_questions.by.get(passage, [])
     if not found:
-        return div(
-            "retrieved for no question",
-            " outside your open batches" if retrieving_questions.leaves_out else "",
-            cls="soft",
-        )
-    shown = [
-        join(link(text, url.href(url.QUESTION, {"question": id, "a": retrieving_questions.run})), f" at rank {rank}")
-        for rank, id, text in found[:SHOWN_QUESTIONS]
-    ]
-    hidden = len(found) - len(shown)
-    words = "retrieved for "
-    more = f" and {quantity(hidden, 'more question')}" if hidden else ""
-    return div(words, *(join(", " if place else "", each) for place, each in enumerate(shown)), more, cls="soft")
+        less = " outside your open batches" if retrieving_questions.leaves_out else ""
+        return [tag("td", f"none{less}", cls="left soft"), tag("td", "–")]
+    links = [join(_question_link(id, text, a=retrieving_questions.run), f" at rank {rank}") for rank, id, text in found]
+    return [tag("td", _folded(links), cls="left"), tag("td", f"{found[0][0]}")]
 
 
-def _found_text_item(
-    result: TextSearch, found_text: TextResult, gold: Sequence[tuple[str, str]], text: str, retrieving_questions: Html
-) -> Html:
-    excerpt = tag("p", *(tag("mark", piece, cls="word") if kind else piece for piece, kind in found_text.excerpt))
-    if result.place == "questions":
-        body = join(*(tag("mark", piece, cls="word") if kind else piece for piece, kind in found_text.excerpt))
-        return tag(
-            "li", link(body, url.href(url.QUESTION, {"question": found_text.id})), span(found_text.id, cls="soft id")
-        )
-    if result.place == "notes":
-        about = f"on passage {found_text.passage}" if found_text.passage else "on the question"
-        where = link(f"question {found_text.id}", url.href(url.QUESTION, {"question": found_text.id}))
-        return tag("li", excerpt, div(found_text.title, " ", about, " of ", where, cls="soft"))
-    whole = tag("details", tag("summary", "whole passage"), tag("p", text))
+def _folded(links: Sequence[Html]) -> Html:
+    """One question as a link; several behind their number."""
+    if len(links) < 2:
+        return join(*links)
     return tag(
-        "li",
-        tag("b", found_text.title or "untitled"),
-        span(found_text.id, cls="soft id"),
-        excerpt,
-        retrieving_questions,
-        _gold_of(gold),
-        whole,
+        "details", tag("summary", quantity(len(links), "question")), tag("ul", *(tag("li", each) for each in links))
     )
 
 
-def _gold_of(questions: Sequence[tuple[str, str]]) -> Html:
-    """Links to the questions that have the passage as gold."""
-    if not questions:
-        return Html("")
-    shown = [link(text, url.href(url.QUESTION, {"question": id})) for id, text in questions[:SHOWN_QUESTIONS]]
-    hidden = len(questions) - len(shown)
-    more = f" and {hidden} more" if hidden else ""
-    return div("gold of ", *(join(", " if place else "", each) for place, each in enumerate(shown)), more, cls="soft")
+def _question_link(id: str, text: str, **more: str) -> Html:
+    return link(text, url.href(url.QUESTION, {"question": id, **more}))
+
+
+def _text_item(result: TextSearch, found_text: TextResult) -> Html:
+    """A question or a note with the words found."""
+    if result.place == "questions":
+        return tag("li", _question_link(found_text.id, _marked(found_text.excerpt)), span(found_text.id, cls="soft id"))
+    about = f"on passage {found_text.passage}" if found_text.passage else "on the question"
+    where = _question_link(found_text.id, f"question {found_text.id}")
+    return tag(
+        "li", tag("p", _marked(found_text.excerpt)), div(found_text.title, " ", about, " of ", where, cls="soft")
+    )
+
+
+def _marked(pieces: Sequence[tuple[str, str]]) -> Html:
+    return join(*(tag("mark", piece, cls="word") if kind else piece for piece, kind in pieces))
+
+
+def _excerpt(found_text: TextResult) -> Html:
+    return tag("p", _marked(one_line(found_text.excerpt)), cls="excerpt")
+
+
+def one_line(pieces: Sequence[tuple[str, str]], limit: int = LINE) -> list[tuple[str, str]]:
+    """Return the pieces of an excerpt that fit on a line: from shortly before the first word found, to the end of a
+    word.
+    """
+    left = limit
+    line: list[tuple[str, str]] = []
+    for number, (piece, kind) in enumerate(pieces):
+        if not number and not kind and len(pieces) > 1 and len(piece) > BEFORE:
+            piece = f"… {piece[-BEFORE:].partition(' ')[2]}"
+        if len(piece) > left:
+            short = piece[:left].rpartition(" ")[0]
+            return [*line, (f"{short} …", kind)]
+        line.append((piece, kind))
+        left -= len(piece)
+    return line

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from blindspot.analysis.accuracy import Estimate
+from blindspot.analysis.buckets import FEW
 from blindspot.analysis.relations import RELATIONS
 from blindspot.app.markup import Html, div, span, tag, term
 from blindspot.backend.core.result_table import TOO_FEW, interval_ends
+from blindspot.backend.core.settings import Unit
 from blindspot.backend.core.units import count_with_units
+from blindspot.backend.text.number_words import noun_form
 
 INTERVAL = "95% interval over questions like these, counted by the study's unit of observation"
 SUCCESS = (
@@ -90,6 +93,19 @@ def doubtful_badge() -> Html:
 def methods_note(*label: object) -> Html:
     """The methods and conventions of a page, in a closed expander, once per page."""
     return tag("details", tag("summary", "How this is counted"), div(*label), cls="how")
+
+
+NOT_SURE = "p above 0.05"
+
+
+def few(unit: Unit) -> str:
+    """What makes a figure pale that comes from few units: "n < 30", or "fewer than 30 facts" where n counts questions."""
+    return f"n < {FEW}" if unit == "question" else f"fewer than {FEW} {noun_form(2, unit)}"
+
+
+def pale_note(*rules: str, looks: str = "Pale") -> Html:
+    """The line under a table or plot that says what makes its figures pale, or its points hollow."""
+    return tag("p", f"{looks}: {' or '.join(rules)}.", cls="convention")
 
 
 def choices_fold(words: str) -> Html:

@@ -50,7 +50,7 @@ def causes_panel(comparison: Comparison, selection: Selection, subset: np.ndarra
         )
         return
     note = join(tag("p", "Click a count to list its questions.", cls="convention"), methods_note(table.method))
-    show(div(head, scrolling(_table(table, selection)), note, cls="panel", id="causes"))
+    show(div(head, scrolling(_table(table, selection), "the interval includes 0"), note, cls="panel", id="causes"))
     plot(cause_plot(table), f"causes-{selection.a}-{selection.b}")
     if not selection.text:  # a slice cannot express the search
         report = MissReport(table, comparison.run_a.kind, selection.slice, [])

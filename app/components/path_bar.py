@@ -76,7 +76,10 @@ def path_above(open_study: Study, page: str, person: Person | None) -> Iterator[
         yield
         return
     with st.container(key="path", horizontal=True, vertical_alignment="center"):
-        items = [_stop_item(number, len(stops), stop, number == here) for number, stop in enumerate(stops)]
+        coming = _coming_stop(stops) if page == "Home" else -1
+        items = [
+            _stop_item(number, len(stops), stop, number == here, number == coming) for number, stop in enumerate(stops)
+        ]
         show(tag("div", tag("ol", *items), cls="path", role="navigation", aria_label="The path"))
         unfilled = [st.container()]
     if has_end or here not in (SEE, CHANGE):
@@ -140,16 +143,23 @@ def home_step(open_study: Study, person: Person | None) -> NextStep | None:
     return next((stop.next for stop in open_stops if not stop.is_done), open_stops[-1].next if open_stops else None)
 
 
-def _stop_item(number: int, stop_count: int, stop: Stop, is_here: bool) -> Html:
-    """Return one step, with a tick if it is done, else with its number. A narrow screen shows the current step only, as
-    "Step 2 of 6".
+def _coming_stop(stops: Sequence[Stop]) -> int:
+    """Return the number of the step that Home leads to."""
+    possible = [number for number, stop in enumerate(stops) if number and stop.next is not None]
+    return next((number for number in possible if not stops[number].is_done), possible[-1] if possible else -1)
+
+
+def _stop_item(number: int, stop_count: int, stop: Stop, is_here: bool, is_coming: bool) -> Html:
+    """Return one step, with a tick if it is done, else with its number. A narrow screen shows one step only, as "Step 2 of
+    6": the current one, on Home the coming one.
     """
     tick = span("✓ ", cls="tick") if stop.tick else ""
-    place = span(f"{number + 1} ", cls="place", data_of=stop_count if is_here else None)
+    step = f"Step {number + 1} of {stop_count}: " if is_here or is_coming else None
+    place = span(span(f"{number + 1} "), cls="place", data_step=step)
     return tag(
         "li",
         tick,
-        place if is_here or not stop.tick else "",
+        place if step or not stop.tick else "",
         stop.title if is_here or stop.address is None else link(stop.title, stop.address),
         cls="now" if is_here else "done" if stop.tick else None,
         title=stop.tick or None,

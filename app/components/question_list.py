@@ -65,11 +65,10 @@ def _table_head(selection: Selection) -> Html:
     return tag(
         "tr",
         sort_heading("order", "question", "Sort by order of import", "left"),
-        tag("th", "relation", scope="col", cls="left relation"),
         sort_heading("frequency", term("freq", FREQUENCY), "Sort by frequency"),
         sort_heading("a", letter("a"), "Rank of the first relevant passage in A"),
         sort_heading("b", letter("b"), "Rank of the first relevant passage in B"),
-        sort_heading("contrast", "contrast", f"Sort by contrast between the two runs. {CONTRAST}"),
+        sort_heading("contrast", term("contrast", CONTRAST), "Sort by contrast between the two runs"),
         sort_heading("overlap", term("overlap", OVERLAP), "Sort by overlap of the two lists, lowest first"),
     )
 
@@ -81,6 +80,7 @@ def _question_row(comparison: Comparison, selection: Selection, row: int, overla
         int(comparison.first_ranks_b[row]),
         float(comparison.contrast[row]),
     )
+    relation = relation_label(question.relation) if question.relation else ""
     answers = " · ".join(question.answers[:SHOWN_ANSWERS]) + (" …" if len(question.answers) > SHOWN_ANSWERS else "")
     ahead = "" if contrast == 0 else "a" if contrast > 0 else "b"
     return tag(
@@ -88,10 +88,9 @@ def _question_row(comparison: Comparison, selection: Selection, row: int, overla
         tag(
             "td",
             link(question.text, selection.on_question(question.id), cls="question"),
-            span(answers, cls="answers"),
+            span(" · ".join(filter(None, (answers, relation))), cls="answers"),
             cls="left",
         ),
-        tag("td", relation_label(question.relation) if question.relation else "", cls="left relation"),
         tag("td", "" if question.frequency is None else f"{question.frequency:,}"),
         tag("td", rank(first_a, comparison.run_a.k, "a")),
         tag("td", rank(first_b, comparison.run_b.k, "b")),

@@ -10,7 +10,17 @@ from blindspot.analysis.buckets import FEW
 from blindspot.app import study as held
 from blindspot.app import url
 from blindspot.app.components.compare_tables import Grouping, gain, scrolling
-from blindspot.app.components.marks import grouping, interval, letter, percent, percentage, relation_label
+from blindspot.app.components.marks import (
+    NOT_SURE,
+    few,
+    grouping,
+    interval,
+    letter,
+    pale_note,
+    percent,
+    percentage,
+    relation_label,
+)
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.markup import Html, div, join, link, row, span, table, table_head, tag, term
 from blindspot.app.selection import Selection
@@ -119,7 +129,13 @@ def readings_panel(
     shown = div(*tables, cls="side-by-side halves") if len(tables) == 2 else tables[0]
     return join(
         style_sheet("readings.css"),
-        div(_panel_head(reader, known), shown, tag("p", *words, cls="convention"), cls="panel readings"),
+        div(
+            _panel_head(reader, known),
+            shown,
+            pale_note(NOT_SURE, few("question")),
+            tag("p", *words, cls="convention"),
+            cls="panel readings",
+        ),
     )
 
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 
 from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.buckets import FEW, NEVER, Point
 from blindspot.analysis.relations import relation_order
 from blindspot.app import url
 from blindspot.app.components.compare_tables import gain
-from blindspot.app.components.marks import letter, percentage, relation_label
-from blindspot.app.markup import Html, join, link, row, span, table, table_head, tag, term
+from blindspot.app.components.marks import few, letter, percentage, relation_label
+from blindspot.app.components.strips import strip_cell, strip_head, widest_difference
+from blindspot.app.markup import Html, join, link, row, span, table, table_head, tag, term, wide_cell, wide_head
+from blindspot.backend.core.result_table import p_value
 from blindspot.backend.core.units import n_cell
 from blindspot.backend.evaluation.comparison import PairedFigures
 from blindspot.backend.evaluation.measures import SUCCESS
 from blindspot.backend.evaluation.panel import Curves, RelationTable
 from blindspot.backend.evaluation.slice_finder import join_expressions, write_condition
+from blindspot.backend.text.number_words import quantity
 
 PAGE = "relations"
+DIFFERENCE = "The difference in points, with the better run. Small print: its paired 95% interval, not adjusted"
 
 
 def order(table: RelationTable) -> list[str]:
@@ -31,97 +36,120 @@ def order(table: RelationTable) -> list[str]:
 
 
 def relations(table: RelationTable, runs: Sequence[str], questions_address: Callable[[str], str]) -> Html:
-    """The measure of the table, for every run and relation. `questions_address` returns the address of a relation's
-    questions.
+    """The measure of the table at its k, for every run and relation, and the difference of the first two runs, drawn on
+    a line. The other k are shown on demand. Relations with fewer than 30 units come last, below a rule.
+
+    Args:
+        questions_address: returns the address of a relation's questions.
     """
-    compared = (join(letter("a"), " "), join(letter("b"), " ")) if table.differences else ()
-    badges = [*compared, *[""] * (len(runs) - len(compared))]
-    over = [
-        tag("td", colspan=3 if table.differences else 2),
-        *(
-            tag("th", badge, run, colspan=len(table.ks), scope="colgroup", cls="over")
-            for badge, run in zip(badges, runs, strict=True)
-        ),
-    ]
-    under = [tag("th", "relation", scope="col", cls="left"), tag("th", "n", scope="col", cls="wide")]
-    if table.differences:
-        title = f"{runs[0]} − {runs[1]}, {table.title}, paired 95% interval; faint if p (Holm) > 0.05"
-        under.append(tag("th", f"A − B @{table.k}", title=title, scope="col"))
-    classes = {k: _cell_class(k, table) for k in table.ks}
-    under += [tag("th", f"@{k}", scope="col", cls=classes[k]) for _ in runs for k in table.ks]
+    limit = widest_difference(each.difference.estimate for each in table.differences.values())
     rows = {row.group: row for row in table.rows}
-    lines = []
+    enough: list[Html] = []
+    rest: list[Html] = []
     for name in order(table):
-        cells = [_estimate_cell(rows[name].success[run][k], k, table) for run in runs for k in table.ks]
-        if table.differences:
-            both = table.differences[name].difference
-            cells.insert(0, tag("td", gain(both), data_value=both.estimate.value))
+        is_few = rows[name].units < FEW
         label = link(relation_label(name), questions_address(name), title="Compare the first two runs on this relation")
-        n = tag("td", n_cell(rows[name].n, rows[name].units, table.unit), cls="wide")
-        lines.append(row(n, *cells, head=label, cls="few" if rows[name].units < FEW else None))
+        n = n_cell(rows[name].n, rows[name].units, table.unit)
+        cells = _cells(table, runs, rows[name].success, table.differences.get(name), limit)
+        (rest if is_few else enough).append(row(wide_cell(n), *cells, head=label, cls="few" if is_few else None))
     micro = next(iter(table.micro.values()))[table.k]
     said = "Micro average: each question has the same weight"
-    sums = [_summary_row("all questions", said, micro, table.micro, runs, table, table.whole)]
+    sums = [_summary_row(term("all questions", said), micro, table, table.micro, table.whole, limit)]
     if table.macro:
         some = next(iter(table.macro.values()))[table.k]
         said = f"Macro average, as in EntityQuestions: each of {some.n_groups} relations has the same weight"
-        sums.append(_summary_row("mean of relations", said, some, table.macro, runs, table, table.averaged))
-    body = [tag("tbody", *sums, cls="sums"), tag("tbody", *lines)]
-    head = tag("thead", tag("tr", *over, cls="wide"), tag("tr", *under))
-    return tag("table", head, *body, cls="figures groups panel-table sortable")
+        sums.append(_summary_row(term("mean of relations", said), some, table, table.macro, table.averaged, limit))
+    columns = len(_heads(table, runs, limit))
+    rule = tag("tr", tag("th", few(table.unit), colspan=columns, scope="rowgroup", cls="left soft"))
+    bodies = [tag("tbody", *sums, cls="sums"), tag("tbody", *enough)]
+    if rest:
+        bodies += [tag("tbody", rule, cls="rule")] * bool(enough) + [tag("tbody", *rest)]
+    head = tag("thead", tag("tr", *_heads(table, runs, limit)))
+    return tag("table", head, *bodies, cls="figures groups panel-table sortable")
 
 
-def _cell_class(k: int, table: RelationTable) -> str | None:
-    """The class of a run's column: narrow windows show the difference, or the chosen k of a single run."""
-    is_wide = bool(table.differences) or k != table.k
-    return " ".join(filter(None, ("first" if k == table.ks[0] else "", "wide" if is_wide else ""))) or None
+def _heads(table: RelationTable, runs: Sequence[str], limit: float) -> list[Html]:
+    badges = [letter("a"), letter("b")] if table.differences else []
+    names = [join(badge, " ", run) for badge, run in zip_longest(badges, runs, fillvalue="")]
+    is_wide = "wide" if table.differences else None
+    heads = [tag("th", "relation", scope="col", cls="left"), wide_head("n")]
+    heads += [tag("th", name, f" @{table.k}", scope="col", cls=is_wide) for name in names]
+    if table.differences:
+        counted = quantity(len(table.differences), "relation")
+        heads += [
+            tag("th", term("A − B", DIFFERENCE), scope="col"),
+            wide_head(term("p (Holm)", f"p value, Holm-adjusted for {counted}")),
+            strip_head(limit),
+        ]
+    others = [k for k in table.ks if k != table.k]
+    return heads + [tag("th", name, f" @{k}", scope="col", cls="wide deep") for name in names for k in others]
 
 
-def _estimate_cell(estimate: Estimate, k: int, table: RelationTable, inline: bool = False) -> Html:
-    return tag("td", percentage(estimate, inline, table.measure is SUCCESS), cls=_cell_class(k, table))
-
-
-Values = dict[str, dict[int, Estimate]]
-"""[run][k]."""
+def _cells(
+    table: RelationTable,
+    runs: Sequence[str],
+    values: Mapping[str, Mapping[int, Estimate]],
+    both: PairedFigures | None,
+    limit: float,
+    *,
+    inline: bool = False,
+) -> list[Html]:
+    """The cells of a row after its name and n, in the order of the heads."""
+    is_share, is_wide = table.measure is SUCCESS, "wide" if table.differences else None
+    cells = [tag("td", percentage(values[run][table.k], inline, is_share), cls=is_wide) for run in runs]
+    if table.differences and both is None:
+        cells += [tag("td"), wide_cell(""), tag("td", cls="wide strip-column")]
+    elif both is not None:
+        estimate, p = both.difference.estimate, both.difference.p_adjusted
+        cells += [
+            tag("td", gain(both.difference), data_value=estimate.value),
+            wide_cell("" if p is None else p_value(p)),
+            strip_cell(estimate, limit),
+        ]
+    others = [k for k in table.ks if k != table.k]
+    return cells + [
+        tag("td", percentage(values[run][k], inline, is_share), cls="wide deep") for run in runs for k in others
+    ]
 
 
 def _summary_row(
-    name: str,
-    explanation: str,
-    estimates: Estimate,
-    values: Values,
-    runs: Sequence[str],
+    name: Html,
+    some: Estimate,
     table: RelationTable,
-    paired_figures: PairedFigures | None,
+    values: Mapping[str, Mapping[int, Estimate]],
+    both: PairedFigures | None,
+    limit: float,
 ) -> Html:
-    cells = [_estimate_cell(values[run][k], k, table, inline=True) for run in runs for k in table.ks]
-    if table.differences:
-        cells.insert(0, tag("td", gain(paired_figures.difference) if paired_figures else ""))
-    return tag(
-        "tr",
-        tag("th", term(name, explanation), scope="row"),
-        tag("td", n_cell(estimates.n, estimates.units, table.unit), cls="wide"),
-        *cells,
-    )
+    cells = _cells(table, list(values), values, both, limit, inline=True)
+    return row(wide_cell(n_cell(some.n, some.units, table.unit)), *cells, head=name)
 
 
 def along_frequency(curves: Curves, runs: Sequence[str], questions_address: Callable[[str], str]) -> Html:
-    """The values behind the plotted curves, one row for each frequency group and series. `questions_address` returns the address
-    of a slice's questions.
+    """The values behind the plotted curves, one row for each frequency group and series, with the difference of the
+    first two runs. `questions_address` returns the address of a slice's questions.
     """
     is_share, lines = curves.measure is SUCCESS, []
     for series, by_run in curves.series.items():
+        differences = curves.differences.get(series, {})
         for number, point in enumerate(by_run[runs[0]]):
-            count = tag("td", n_cell(point.n, point.units, curves.unit), cls="wide")
             known: list[Html | str] = [*curves.known_cells("" if number else series, point)]
             if address := questions_address(slice_of(curves, series, point)):
                 named = max(place for place, words in enumerate(known) if words)
                 known[named] = link(known[named], address, title="Compare the first two runs on these questions")
             head, *known = known
             shown = [percentage(by_run[run][number].success, True, is_share) for run in runs]
-            cells = [*known, count, *shown[:2], *(tag("td", each, cls="wide") for each in shown[2:])]
+            cells = [*known, wide_cell(n_cell(point.n, point.units, curves.unit)), *shown[:2]]
+            if curves.differences:
+                both = differences.get(point.bucket)
+                cells.append(tag("td", gain(both.difference) if both else ""))
+            cells += [wide_cell(each) for each in shown[2:]]
             lines.append(row(*cells, head=head, cls="few" if point.has_few_questions else None))
-    heads = (tag("th", name, scope="col", cls="wide" if name in ("n", *runs[2:]) else None) for name in ("n", *runs))
+    badges = [letter("a"), letter("b")] if len(runs) > 1 else []
+    names = [join(badge, " ", run) for badge, run in zip_longest(badges, runs, fillvalue="")]
+    heads = [wide_head("n"), *(tag("th", name, scope="col") for name in names[:2])]
+    if curves.differences:
+        heads.append(tag("th", term("A − B", DIFFERENCE), scope="col"))
+    heads += [wide_head(name) for name in names[2:]]
     known_heads = ("frequency group" if name == "bucket" else name for name in curves.known_columns)
     return table(table_head(*known_heads, *heads), lines, "figures groups panel-table")
 

@@ -10,15 +10,17 @@ from blindspot.analysis.accuracy import proportion, success_from_ranks
 from blindspot.analysis.buckets import FEW
 from blindspot.app.components.compare_tables import gain
 from blindspot.app.components.marks import letter, percentage
-from blindspot.app.markup import Html, div, join, link, row, span, table, table_head, tag, term
+from blindspot.app.components.strips import strip_cell, strip_head, widest_difference
+from blindspot.app.markup import Html, div, join, link, row, table, table_head, tag, term
 from blindspot.app.selection import Selection
-from blindspot.backend.core.result_table import signed_ends, signed_number
+from blindspot.backend.core.result_table import signed_number
 from blindspot.backend.core.units import Units, n_cell
 from blindspot.backend.evaluation.causes import CAUSES
 from blindspot.backend.evaluation.comparison import by_group
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
 from blindspot.backend.evaluation.saved_slices import SavedSlice
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices
+from blindspot.backend.evaluation.slice_words import in_words
 from blindspot.backend.evaluation.slices import FIELDS, FLAGS, MISSES, NUMBERS, OF_RUNS, TAGS, TEXTS, Facts
 from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BlindspotError
@@ -112,6 +114,45 @@ def saved_table(
     return table(table_head("slice", *figures), lines, CLASSES)
 
 
+def spoken_table(
+    with_nested: Sequence[tuple[FoundSlice, list[FoundSlice]]], questions_address: Callable[[str], str]
+) -> Html:
+    """The found slices in words, with A − B within and elsewhere as figures and on a line. The slices nested in a slice
+    are folded below its words.
+    """
+
+    def spoken(found_slice: FoundSlice) -> Html:
+        words = in_words(found_slice.expression)
+        return link(f"{words[:1].upper()}{words[1:]}", questions_address(found_slice.expression))
+
+    limit = widest_difference(each.figures.difference.estimate for each, _ in with_nested)
+    lines = []
+    for each, nested in with_nested:
+        summary = tag("summary", quantity(len(nested), "nested slice"))
+        inside = tag("details", summary, tag("ul", *(tag("li", spoken(one)) for one in nested))) if nested else ""
+        figures, outside = each.figures, 100 * each.outside
+        lines.append(
+            row(
+                _wide(n_cell(figures.n, figures.units, figures.unit)),
+                tag("td", gain(figures.difference), data_value=figures.difference.estimate.value),
+                _wide(signed_number(outside)),
+                _wide(signed_number(100 * each.explained)),
+                strip_cell(figures.difference.estimate, limit, outside),
+                head=join(spoken(each), inside),
+                cls="few" if figures.units < FEW else None,
+            )
+        )
+    head = table_head(
+        "questions",
+        _wide("n", "th"),
+        tag("th", "A − B", title="The better run and its lead in points, with the 95% interval", scope="col"),
+        _wide("elsewhere", "th"),
+        _wide(term("contribution", MOVES), "th"),
+        strip_head(limit),
+    )
+    return table(head, lines, "figures groups spoken")
+
+
 def found_table(slices: FoundSlices, questions_address: Callable[[str], str]) -> Html:
     """The slices that the slice finder reports, each linked to its questions."""
     lines = (
@@ -147,33 +188,3 @@ def _wide(content: object, name: str = "td") -> Html:
 
 def _p(p: float | None) -> Html:
     return join("" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}")
-
-
-def difference_strip(found_slice: FoundSlice, limit: float) -> Html:
-    """Draw A − B in a slice with its 95% interval, and A − B in the other questions, on a line from -limit to limit. The
-    sentence of the slice says the same in words. Empty without an interval.
-    """
-    if found_slice.figures.difference.estimate.low is None:
-        return Html("")
-    value, low, high = found_slice.figures.difference.estimate.percent
-    outside = 100 * found_slice.outside
-
-    def place(points: float) -> float:
-        return 50 + 50 * max(-1.0, min(points / limit, 1.0))
-
-    return div(
-        span(cls="zero"),
-        span(cls="range", style=f"left:{place(low):.1f}%;width:{place(high) - place(low):.1f}%"),
-        span(cls=f"dot {'a' if value > 0 else 'b'}", style=f"left:{place(value):.1f}%"),
-        span(cls="rest", style=f"left:{place(outside):.1f}%"),
-        cls="strip",
-        title=f"A − B, points: {signed_number(value)} ({signed_ends(low, high)}) here, {signed_number(outside)} elsewhere",
-        aria_hidden="true",
-    )
-
-
-def widest_difference(slices: Iterable[FoundSlice]) -> float:
-    """Return the end of the scale of `difference_strip`, a multiple of 10 points that holds all intervals."""
-    estimates = [each.figures.difference.estimate for each in slices]
-    ends = [abs(end) for each in estimates if each.low is not None for end in each.percent]
-    return 10.0 * int(-(-max(ends, default=100.0) // 10))

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 import numpy as np
 import streamlit as st
 
-from blindspot.analysis.buckets import FEW, UNKNOWN
+from blindspot.analysis.buckets import UNKNOWN
 from blindspot.app import hidden_questions, selection, study, url
 from blindspot.app.components.compare_tables import (
     Grouping,
@@ -26,8 +26,10 @@ from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.gold_check import gold_panel
 from blindspot.app.components.judged_table import judged_table
 from blindspot.app.components.marks import (
+    NOT_SURE,
     bucket_name,
     choices_fold,
+    few,
     letter,
     methods_note,
     notice,
@@ -64,7 +66,7 @@ from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import join_expressions, write_condition
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.judging.settings import ArmShares
-from blindspot.backend.text.number_words import noun_form, quantity
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training_sets.gold_checks import GoldCheck, Population
 from blindspot.db.errors import BlindspotError
 
@@ -129,14 +131,23 @@ def page() -> None:
         for name in rest
         if name in others and (each := study.measured(opened, name, relevance, rule)).kind == compared.run_a.kind
     ]
-    show(
-        div(
-            div(scrolling(accuracy_table(compared, chosen, kept, beside)), cls="panel"),
-            div(flip_table(compared, chosen, kept), _scope(compared, chosen, kept), cls="panel"),
-            cls="side-by-side overview",
+    by = _grouping(compared)
+    with st.container(key="overview"):
+        show(
+            div(
+                div(scrolling(accuracy_table(compared, chosen, kept, beside), NOT_SURE), cls="panel"),
+                div(
+                    flip_table(compared, chosen, kept),
+                    _scope(compared, chosen, kept),
+                    div(causes_link(chosen), _slices_link(chosen), cls="action"),
+                    cls="panel",
+                ),
+                cls="side-by-side overview",
+            )
         )
-    )
-    _panels(opened, compared, chosen, kept)
+        if not chosen.text:  # a slice cannot express the search
+            _downloads(opened, chosen, compared, by)
+    _panels(opened, compared, chosen, kept, by)
 
 
 def _answer(runs: Mapping[str, dict], comparison: Comparison, selection: Selection, subset: np.ndarray) -> None:
@@ -144,17 +155,16 @@ def _answer(runs: Mapping[str, dict], comparison: Comparison, selection: Selecti
     show(
         tag("h1", headline(comparison, selection, subset)),
         tag("p", significance_line(comparison, selection, subset), cls="under"),
-        div(_methods(runs, comparison, selection), causes_link(selection), _slices_link(selection), cls="action"),
+        _methods(runs, comparison, selection),
         *_warnings(comparison, selection),
         choices_fold(f"{selection.a} and {selection.b}, k = {selection.k}"),
     )
 
 
-def _panels(open_study: Study, comparison: Comparison, chosen: Selection, subset: np.ndarray) -> None:
+def _panels(
+    open_study: Study, comparison: Comparison, chosen: Selection, subset: np.ndarray, by: Grouping | None
+) -> None:
     """Show the parts below the accuracy tables: causes, labels, readers, groups and the questions."""
-    by = _grouping(comparison)
-    if not chosen.text:  # a slice cannot express the search
-        _downloads(open_study, chosen, comparison, by)
     causes_panel(comparison, chosen, subset)
     rows = selection.rows(comparison, chosen, subset)
     questions = div(
@@ -165,8 +175,8 @@ def _panels(open_study: Study, comparison: Comparison, chosen: Selection, subset
         groups = div(
             _groups_head(comparison, chosen, by),
             tag("p", sentence) if (sentence := no_group_differs(comparison, chosen, wider, by)) else "",
-            scrolling(group_table(comparison, chosen, wider, by)),
-            _few_questions_note(by, comparison),
+            scrolling(group_table(comparison, chosen, wider, by), NOT_SURE, few(comparison.units.name)),
+            _groups_note(by),
             cls="panel",
         )
         questions = div(groups, questions, cls="side-by-side halves")
@@ -286,15 +296,15 @@ def _groups_head(comparison: Comparison, selection: Selection, group_kind: str):
     return div(span(*links, cls="choices"), link("Plot with more runs", runs, cls="quiet"), cls="list-head")
 
 
-def _few_questions_note(grouping: str, comparison: Comparison):
-    units = noun_form(2, comparison.units.name)
-    words = f"p values are Holm-adjusted for the number of rows. Rows with fewer than {FEW} {units} are pale."
-    if grouping == "bucket":
-        source = study.current().questions.frequency_source or "none"
-        words += (
-            " Frequency group: the question set's own bucket (0 most frequent, 7 rarest) if a question has one, "
-            f"else the mentions of its subject (source: {source})."
-        )
+def _groups_note(grouping: str) -> Html:
+    """Say how questions are grouped by frequency."""
+    if grouping != "bucket":
+        return Html("")
+    source = study.current().questions.frequency_source or "none"
+    words = (
+        "Frequency group: the question set's own bucket (0 most frequent, 7 rarest) if a question has one, "
+        f"else the mentions of its subject (source: {source})."
+    )
     return tag("p", words, cls="convention")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-
 import numpy as np
 import streamlit as st
 
@@ -14,14 +12,14 @@ from blindspot.app.entry import enter
 from blindspot.app.markup import Html, join, link, show, tag
 from blindspot.app.runs import offered_runs
 from blindspot.backend.core.study import Study
+from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.retrieval import full_text
-from blindspot.backend.text.number_words import quantity
 
-EMPTY = "Find passages, questions and notes by their words"
-ABOUT = f"{EMPTY}: each passage comes with the questions for which a run retrieves it, and at what rank."
+EMPTY = "Find a passage, question or note"
+ABOUT = "Each passage comes with the questions for which a run retrieves it."
 TITLES = {"passages": "Passages", "questions": "Questions", "notes": "Notes"}
 SHOWN, MOST = 20, full_text.MAX_FOUND
-EXAMPLES, MOST_RETRIEVED, START = 3, 5, 160
+EXAMPLES, MOST_RETRIEVED = 3, 5
 DEPTH = 20  # ranks in which a passage counts as retrieved
 
 
@@ -32,10 +30,10 @@ def page() -> None:
     head = st.container()
     words, place, run = _search_fields(opened, places)
     if not words:
-        title, found = _most_retrieved(opened, run) if run and place == "passages" else ("", Html(""))
         with head:
-            show(tag("h1", title or EMPTY), tag("p", ABOUT, " ", _examples(opened, run), cls="soft"))
-        show(found)
+            show(tag("h1", EMPTY), tag("p", ABOUT, " ", _examples(opened, run), cls="soft", data_to_search=True))
+        if run and place == "passages":
+            show(_most_retrieved(opened, run))
         return
     limit = url.number("show", SHOWN, 1, MOST)
     with st.spinner("Searching …"):
@@ -52,10 +50,10 @@ def page() -> None:
 
 def _search_fields(open_study: Study, places: list[full_text.Place]) -> tuple[str, full_text.Place, str]:
     """Show the fields of a search, and return its words, its place and the run whose hits are shown; "" without runs.
-    The run is by default the newest over dev.
+    The run is by default the study's dense run over dev.
     """
     runs = offered_runs(open_study)
-    usual = next((name for name in reversed(runs) if runs[name].get("split") == "dev"), next(reversed(runs), ""))
+    usual = default_pair(runs)[1] if runs else ""
     with st.container(key="find"):
         columns = st.columns([6, 2, 2.4, 1.2], vertical_alignment="bottom")
         with columns[0]:
@@ -88,25 +86,26 @@ def _examples(open_study: Study, run: str) -> Html:
     return join("For example: ", *links) if links else Html("")
 
 
-def _most_retrieved(open_study: Study, name: str) -> tuple[str, Html]:
-    """The passages that a run retrieves for the most questions, and the finding: what a search without words shows."""
+def _most_retrieved(open_study: Study, name: str) -> Html:
+    """The passages that a run retrieves for the most questions: what a search without words shows."""
     run, hidden = open_study.run(name), hidden_questions.hidden_ids(open_study)
     visible = [row for row, id in enumerate(run.question_ids) if id not in hidden]
     hits = np.asarray(run.hits.ordinals[visible, : min(DEPTH, run.hits.k)])
     rows, counts = np.unique(hits[hits >= 0], return_counts=True)
     if not len(rows):
-        return "", Html("")
+        return Html("")
     most = rows[np.argsort(-counts, kind="stable")[:MOST_RETRIEVED]].tolist()
-    found = [full_text.TextResult(each.id, each.title, _start(each.text)) for each in open_study.corpus.passages(most)]
+    passages = open_study.corpus.passages(most)
+    found = [full_text.TextResult(each.id, each.title, _start(each.text)) for each in passages]
     result = full_text.TextSearch("passages", found, False, "")
-    asked = quantity(int(counts.max()), "question")
-    heading = f"{name} retrieves “{found[0].title or found[0].id}” for {asked} in its top {hits.shape[1]}, and no passage for more."
-    return heading, found_list(open_study, result, None, _retrieved(open_study, name, [each.id for each in found]))
+    heading = tag("h2", f"Passages retrieved for most questions ({name}, top {hits.shape[1]})")
+    return join(
+        heading, found_list(open_study, result, None, _retrieved(open_study, name, [each.id for each in found]))
+    )
 
 
 def _start(text: str) -> list[tuple[str, str]]:
-    before = "… " if full_text.begins_within_sentence(text) else ""
-    return [(before + textwrap.shorten(text, START, placeholder=" …"), "")]
+    return [(("… " if full_text.begins_within_sentence(text) else "") + text, "")]
 
 
 def _retrieved(open_study: Study, name: str, passages: list[str]) -> Retrieved:

@@ -42,7 +42,7 @@ from blindspot.backend.maps.colours import (
 from blindspot.backend.maps.edits import Clusters, clusters_of
 from blindspot.backend.maps.selection import QUESTION
 from blindspot.backend.maps.stored import Map, maps_of
-from blindspot.backend.maps.values import cluster_names
+from blindspot.backend.maps.point_values import cluster_names
 from blindspot.backend.text.number_words import quantity
 from blindspot.backend.upkeep.study_path import NextStep
 from blindspot.db.question_table import rows_of

@@ -15,7 +15,7 @@ from blindspot.app import hidden_questions, selection, study, url, who
 from blindspot.app.components.compare_tables import accuracy_table, flip_table, headline, scrolling, significance_line
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.empty_page import show_empty_page
-from blindspot.app.components.marks import choices_fold, methods_note, notice
+from blindspot.app.components.marks import NOT_SURE, choices_fold, few, methods_note, notice
 from blindspot.app.components.message import show_last_message, try_action
 from blindspot.app.components.next_questions import step_of_selection
 from blindspot.app.components.path_bar import lead_to
@@ -23,28 +23,26 @@ from blindspot.app.components.question_list import question_table
 from blindspot.app.components.relations_tables import choices
 from blindspot.app.components.slice_tables import (
     condition_help,
-    difference_strip,
     found_table,
     further_runs,
     saved_table,
-    widest_difference,
+    spoken_table,
 )
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.tags import tags_panel
 from blindspot.app.components.team.batches import send_to_judging
 from blindspot.app.entry import enter
-from blindspot.app.markup import Html, div, join, link, show, span, tag
+from blindspot.app.markup import Html, div, link, show, tag
 from blindspot.app.runs import convention, missing_runs, offered_runs, pair_of_address
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
-from blindspot.backend.core.result_table import signed_number
 from blindspot.backend.evaluation import saved_slices
 from blindspot.backend.evaluation.comparison_words import limits_sentence
 from blindspot.backend.evaluation.measures import MEASURES
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices, find_slices, join_expressions
 from blindspot.backend.evaluation.slice_report import SliceReport, method_note
-from blindspot.backend.evaluation.slice_words import in_words, interval, merge_nested, sentence
+from blindspot.backend.evaluation.slice_words import in_words, merge_nested, sentence
 from blindspot.backend.evaluation.slices import Facts, by_results
 from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.backend.upkeep.study_path import NextStep
@@ -99,7 +97,7 @@ def page() -> None:
             "Your own slice",
             "slice",
             forget=("page",),
-            placeholder="relation:P19 and not bucket:0 and first(bm25-dev)<=5",
+            placeholder='relation:P19 and group:"<=1 mentions" and overlap>=0.5',
         )
     show(notice(wrong, kind="error") if wrong else "", condition_help(list(runs)))
     _saved(opened, chosen, facts)
@@ -147,7 +145,7 @@ def _show_slice(
         )
     show(
         div(
-            div(scrolling(accuracy_table(comparison, selection, subset)), cls="panel"),
+            div(scrolling(accuracy_table(comparison, selection, subset), NOT_SURE), cls="panel"),
             div(
                 flip_table(comparison, selection, subset),
                 further_runs(_runs_on(open_study, comparison, selection, subset)),
@@ -210,7 +208,7 @@ def _saved(open_study, selection: Selection, facts: Facts) -> None:
     show(
         div(
             tag("h2", f"Saved slices, {MEASURES.get(selection.measure).title_at(selection.k)}, %"),
-            scrolling(table),
+            scrolling(table, NOT_SURE, few(facts.comparison.units.name)),
             cls="panel",
         )
     )
@@ -303,27 +301,16 @@ def _found_panel(
     def slice_address(expression: str) -> str:
         return url.href(PAGE, _parameters_of(selection, expression))
 
-    def evidence(found_slice: FoundSlice, nested_slices: Sequence[FoundSlice]) -> Html:
-        contribution = f" A − B {interval(found_slice)}; contribution {signed_number(100 * found_slice.explained)}"
-        code = span(tag("code", found_slice.expression), contribution, cls="soft")
-        inside = (slice_line(each, ()) for each in nested_slices)
-        summary = tag("summary", quantity(len(nested_slices), "nested slice"))
-        return join(code, tag("details", summary, tag("ul", *inside)) if nested_slices else "")
-
-    limit = widest_difference(found_slices.slices)
-
-    def slice_line(found_slice: FoundSlice, nested_slices: Sequence[FoundSlice]) -> Html:
-        spoken = link(sentence(found_slice, (selection.a, selection.b)), slice_address(found_slice.expression))
-        said = div(spoken, evidence(found_slice, nested_slices))
-        return tag("li", div(said, difference_strip(found_slice, limit), cls="drawn"))
-
-    lines = tag("ol", *(slice_line(*each) for each in with_nested), cls="spoken")
+    spoken = scrolling(spoken_table(with_nested, slice_address), NOT_SURE, few(found_slices.units.name))
     figures = tag(
-        "details", tag("summary", "All figures"), scrolling(found_table(found_slices, slice_address)), cls="more"
+        "details",
+        tag("summary", "All figures"),
+        scrolling(found_table(found_slices, slice_address), NOT_SURE),
+        cls="more",
     )
     order = tag("h3" if selection.slice else "h2", "Slices, by how much they move the overall difference")
-    scale = f"A − B from {signed_number(-limit, 0)} to {signed_number(limit, 0)} points; filled: in the slice, with its 95% interval; hollow: elsewhere"
-    show(div(div(order, span(scale, cls="scale soft"), cls="list-head"), lines, figures, cls="panel", id="found"))
+    marks = tag("p", "Filled: in the slice, with its 95% interval; hollow: elsewhere.", cls="convention")
+    show(div(order, spoken, marks, figures, cls="panel", id="found"))
 
 
 enter(page)

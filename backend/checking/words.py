@@ -12,6 +12,7 @@ from blindspot.backend.checking.facts import BatchSize, FileFacts, FileFinding
 from blindspot.backend.checking.golden_sets import LogFacts, LogPrecision
 from blindspot.backend.checking.rules import RuleCurve
 from blindspot.backend.checking.sample import RateEstimate, WidthForecast
+from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.text.number_words import noun_form, quantity
 
 NOT_CHECKED = (
@@ -163,14 +164,16 @@ def log_precision_words(precision: LogPrecision | None) -> str:
     if precision is None or precision.precision is None or precision.precision.value is None:
         return "No question of the sample is judged completely yet."
     share, unanswered = precision.precision, precision.unanswered
-    between = "" if share.low is None or share.high is None else f" ({share.low:.0%} to {share.high:.0%})"
+    between = (
+        "" if share.low is None or share.high is None else f" {stated_interval(100 * share.low, 100 * share.high)}"
+    )
     words = (
         f"{share.value:.0%} of the first {precision.k} chunks answer{between}, from {quantity(precision.judged, 'question')} drawn at "
         f"random and {quantity(share.passages, 'judged chunk')}."
     )
     if unanswered is not None:
         words += (
-            f" Nothing that came back answers {unanswered.mean:.0%} of the questions ({unanswered.low:.0%} to "
-            f"{unanswered.high:.0%})."
+            f" Nothing that came back answers {unanswered.mean:.0%} of the questions "
+            f"{stated_interval(100 * unanswered.low, 100 * unanswered.high)}."
         )
     return words

@@ -84,6 +84,16 @@ def signed_ends(low: float, high: float) -> str:
     return f"{signed_number(low, places)} to {signed_number(high, places)}"
 
 
+def stated_interval(low: float, high: float, sign: Literal["", "+"] = "", level: int = 95, places: int = 1) -> str:
+    """Return an interval with its level for a sentence, such as "(95%: 8.6 to 21.1)".
+
+    Args:
+        sign: "+" for an interval of a signed difference, such as "(95%: −1.1 to +7.1)".
+    """
+    places = max(places, _decimal_places(low, high))
+    return f"({level}%: {with_minus_sign(low, places, sign)} to {with_minus_sign(high, places, sign)})"
+
+
 def _decimal_places(low: float, high: float) -> int:
     different = (places for places in range(1, 6) if f"{low:z.{places}f}" != f"{high:z.{places}f}")
     return next(different, 1)

@@ -40,6 +40,7 @@ class DemoStep:
     Attributes:
         state: waiting until its parts exist; done, for judging, when all passages are judged.
         question: the id of the question that the step opens, if it opens one.
+        note: how the sentence's figures are counted.
     """
 
     key: StepKey
@@ -47,6 +48,7 @@ class DemoStep:
     state: State
     sentence: str
     question: str | None = None
+    note: str = ""
 
 
 def demo_steps(study: Study, compare: Compare | None = None, person: str | None = None) -> list[DemoStep]:
@@ -187,13 +189,15 @@ def _retriever_step(comparison: Compare, runs: set[str]) -> DemoStep:
     noisy, clean = (
         100 * float(success_from_ranks(first, HEADLINE_K).mean()) for first in (pair.first_ranks_a, pair.first_ranks_b)
     )
+    figures = overall(pair, [k for k in KS if k <= pair.depth]).figures_at[HEADLINE_K].difference
     before = 100 * float(success_from_ranks(comparison(BEFORE, TRAINED_CLEAN).first_ranks_a, HEADLINE_K).mean())
     return DemoStep(
         "retriever",
         title,
         "ready",
-        f"Success@{HEADLINE_K}: {before:.1f}% before training, {noisy:.1f}% trained on the noisy set, {clean:.1f}% on the "
-        "clean set. " + cleaning_verdict(pair),
+        f"{noisy:.1f}% trained on noisy, {clean:.1f}% on clean: {signed_number(clean - noisy)}, "
+        + ("established" if figures.p_shown <= SURE else "not established"),
+        note=f"Success@{HEADLINE_K} before training is {before:.1f}%. " + cleaning_verdict(pair),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 from blindspot.analysis.accuracy import Estimate, proportion, success_from_ranks
 from blindspot.analysis.buckets import FEW, UNKNOWN
 from blindspot.analysis.significance import independent_difference
-from blindspot.backend.core.result_table import signed_ends, signed_number
+from blindspot.backend.core.result_table import signed_number, stated_interval
 from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, figures_at
 from blindspot.backend.text.number_words import quantity
 
@@ -24,12 +24,13 @@ class RunFinding:
     """A sentence about two runs, and its topic, so that a page can link to the details.
 
     Attributes:
-        group: of a sentence about frequency, the label of the group in which the run finds least; "" for none.
+        run, count: of a sentence about the questions that one run alone answers, that run and their number.
     """
 
     topic: Topic
     sentence: str
-    group: str = ""
+    run: str = ""
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def findings(comparison: Comparison, k: int, names: tuple[str, str]) -> list[Run
         "only_b": (names[1], figures.difference.only_b),
     }
     sentences += [
-        RunFinding(topic, f"Only {name} answers {quantity(count, 'question')}.")
+        RunFinding(topic, f"Only {name} answers {quantity(count, 'question')}.", name, count)
         for topic, (name, count) in only_one_run.items()
         if count
     ]
@@ -96,13 +97,13 @@ def _difference(paired_figures: PairedFigures, names: tuple[str, str]) -> str:
     if paired_figures.difference.p > SURE:
         return (
             f"No difference between {names[0]} and {names[1]} in their top {paired_figures.k} is established: "
-            f"{signed_number(value)} points ({signed_ends(low, high)})."
+            f"{signed_number(value)} points {stated_interval(low, high, '+')}."
         )
-    low, high = sorted((abs(low), abs(high)))
+    low, high = (low, high) if value > 0 else (-high, -low)
     better, other = names if value > 0 else names[::-1]
     return (
         f"{better} answers {abs(value):.1f} points more of the questions than {other} in its top {paired_figures.k} "
-        f"({low:.1f} to {high:.1f})."
+        f"{stated_interval(low, high)}."
     )
 
 
@@ -128,7 +129,7 @@ def _frequency_findings(points: list[FrequencyPoint], names: tuple[str, str]) ->
         sentence = (
             f"{name} {verb} from {top:.0f}% {bucket_words(frequent.label)} to {bottom:.0f}% {bucket_words(rare.label)}."
         )
-        found.append(RunFinding("frequency", sentence, (rare if change.value > 0 else frequent).label))
+        found.append(RunFinding("frequency", sentence))
     if not found:
         sentence = f"Neither run differs reliably between subjects {bucket_words(frequent.label)} and subjects {bucket_words(rare.label)}."
         return [RunFinding("frequency", sentence)]

@@ -5,7 +5,7 @@ frequency.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -205,7 +205,10 @@ class Curves:
         series: by name (a bucket set, or a group of subjects) and run: the points.
         cut: the kind of buckets.
         source: of the frequencies.
-        training: the source of the training subjects.
+        training: the source of the training subjects, if the series are split by them.
+        can_split: whether the series can be split by the training subjects.
+        differences: by series and bucket, the first run minus the second, Holm-adjusted for all groups; empty unless
+            asked for.
     """
 
     series: dict[str, dict[str, list[Point]]]
@@ -216,6 +219,8 @@ class Curves:
     training: str | None
     measure: RankingMeasure = SUCCESS
     unit: Unit = "question"
+    can_split: bool = False
+    differences: dict[str, dict[int, PairedFigures]] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -247,17 +252,25 @@ class Curves:
 
 
 def frequency_curves(
-    panel: Panel, k: int, relation: str = "", frequency_cut: Cut | None = None, measure: RankingMeasure = SUCCESS
+    panel: Panel,
+    k: int,
+    relation: str = "",
+    frequency_cut: Cut | None = None,
+    measure: RankingMeasure = SUCCESS,
+    *,
+    split: bool = True,
+    compare: bool = False,
 ) -> Curves:
     """Return the curves of every run by frequency, for one relation or for all.
 
     If the questions have official bucket sets, each set is a series: EntityQuestions' common-random-buckets (`rand
     ent`) and nq-seen-buckets (`train ent`). Otherwise `mention_groups` or `cumulative_buckets` splits the questions of
-    the named relation, or of all relations together. Questions about subjects of training questions are then a separate
-    series.
+    the named relation, or of all relations together.
 
     Args:
         frequency_cut: None means the official buckets if there are any, else groups by mentions.
+        split: whether questions about subjects of training questions are a separate series.
+        compare: whether the first two runs are compared in each group.
     """
     kept = panel.relations == relation if relation else np.ones(len(panel), dtype=bool)
     given = np.array([-1 if q.bucket is None else q.bucket for q in panel.questions], dtype=np.int64)
@@ -265,23 +278,18 @@ def frequency_curves(
     if frequency_cut is None or (frequency_cut == "official" and not has_buckets):
         frequency_cut = "official" if has_buckets else "mentions"
     source = panel.study.questions.frequency_source or "none, no frequencies are known"
+    training, can_split = None, False
     if frequency_cut == "official":
         sets = np.array([question.dataset for question in panel.questions], dtype=str)
         kept &= given >= 0
-        groups, buckets, training = (
-            {name: kept & (sets == name) for name in np.unique(sets[kept]).tolist()},
-            given,
-            None,
-        )
+        groups, buckets = {name: kept & (sets == name) for name in np.unique(sets[kept]).tolist()}, given
     else:
         buckets = np.full(len(panel), -1, dtype=np.int64)
         buckets[kept] = (mention_groups if frequency_cut == "mentions" else cumulative_buckets)(panel.frequency[kept])
-        subjects, training = panel.training
-        groups = {ALL: kept}
-        if training:
-            known = in_training([question.subject for question in panel.questions], subjects)
-            if (kept & known).any():
-                groups = {RANDOM: kept & ~known, TRAINED: kept & known}
+        groups, training = _by_training(panel, kept)
+        can_split = len(groups) > 1
+        if can_split and not split:
+            groups, training = {ALL: kept}, None
     values = panel.values(measure, k)
     series = {
         name: value_curves(
@@ -292,7 +300,43 @@ def frequency_curves(
         )
         for name, rows in groups.items()
     }
-    return Curves(series, k, relation, frequency_cut, source, training, measure, panel.units.name)
+    differences = _differences(panel, k, measure, groups, buckets) if compare else {}
+    unit = panel.units.name
+    return Curves(series, k, relation, frequency_cut, source, training, measure, unit, can_split, differences)
+
+
+def _by_training(panel: Panel, kept: np.ndarray) -> tuple[dict[str, np.ndarray], str | None]:
+    """Return the kept questions by whether a training question asks about their subject, and the source of the training
+    subjects; all kept questions together if none does.
+    """
+    subjects, source = panel.training
+    if source:
+        known = in_training([question.subject for question in panel.questions], subjects)
+        if (kept & known).any():
+            return {RANDOM: kept & ~known, TRAINED: kept & known}, source
+    return {ALL: kept}, source
+
+
+def _differences(
+    panel: Panel, k: int, measure: RankingMeasure, groups: dict[str, np.ndarray], buckets: np.ndarray
+) -> dict[str, dict[int, PairedFigures]]:
+    """Return the first run minus the second by series and bucket; empty for a single run."""
+    compared = panel.comparison
+    if compared is None:
+        return {}
+    places = rows_among(panel.questions, compared.questions)
+    keys = {
+        f"{number} {bucket}": (series, bucket)
+        for number, (series, rows) in enumerate(groups.items())
+        for bucket in np.unique(buckets[rows]).tolist()
+        if bucket >= 0
+    }
+    members = {key: places[groups[series] & (buckets == bucket)] for key, (series, bucket) in keys.items()}
+    found: dict[str, dict[int, PairedFigures]] = {}
+    for key, figures in by_group(compared, k, members, measure=measure).items():
+        series, bucket = keys[key]
+        found.setdefault(series, {})[bucket] = figures
+    return found
 
 
 def training_subjects(study: Study) -> tuple[set[str], str | None]:

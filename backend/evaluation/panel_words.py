@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
 
-from blindspot.analysis.buckets import FEW
+from blindspot.analysis.buckets import FEW, GROUPS, NEVER
 from blindspot.analysis.relations import RELATIONS
-from blindspot.backend.core.result_table import with_minus_sign
-from blindspot.backend.evaluation.comparison import SURE
+from blindspot.backend.core.result_table import signed_number, stated_interval
+from blindspot.backend.evaluation.comparison import SURE, PairedFigures
 from blindspot.backend.evaluation.comparison_words import where_words
-from blindspot.backend.evaluation.findings import RunFinding, findings
+from blindspot.backend.evaluation.findings import bucket_words
 from blindspot.backend.evaluation.measures import SUCCESS
-from blindspot.backend.evaluation.panel import Curves, Panel, RelationTable
-from blindspot.backend.text.number_words import quantity
+from blindspot.backend.evaluation.panel import Curves, RelationTable
+from blindspot.backend.text.number_words import noun_form, quantity
 
 
 def named_relation(table: RelationTable) -> str:
@@ -44,39 +46,122 @@ def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
         if table.measure is SUCCESS:
             return f"{runs[0]} answers {value:.1f}% of the questions of {total} {where}."
         return f"{runs[0]} has {value:.1f} {where} over {total}."
-    best = named_relation(table)
-    gain, estimate = _gain(table, best), table.differences[best].difference.estimate
-    ends = sorted(math.copysign(100, gain) * (end or 0.0) for end in (estimate.low, estimate.high))
-    named = f"{RELATIONS[best].label} ({best})" if best in RELATIONS else best
-    most = f"on {named}, by {abs(gain):.1f} points ({with_minus_sign(ends[0])} to {with_minus_sign(ends[1])})"
     sure = _certain_relations(table)
     if not sure:
-        return (
-            f"No relation alone shows which run is better {where}: {runs[gain < 0]} is furthest ahead {most}, but this "
-            "may be chance."
-        )
+        return f"No single relation separates {runs[0]} from {runs[1]} {where}."
+    best = named_relation(table)
+    gain = _gain(table, best)
+    among = (
+        "" if best == _furthest(table, sure) else f", among relations with {FEW} or more {noun_form(2, table.unit)},"
+    )
+    most = f"{among} on {_relation_words(best)}, by {abs(gain):.1f} points {_stated(table, best)}"
     ahead = [sum(_gain(table, name) > 0 for name in sure), sum(_gain(table, name) < 0 for name in sure)]
     leader = 0 if ahead[0] >= ahead[1] else 1
     other = f", {runs[1 - leader]} in {ahead[1 - leader]}" if ahead[1 - leader] else ""
     whose = "" if (gain > 0) == (leader == 0) else f"{runs[gain < 0]} "
-    return f"{runs[leader]} is better than {runs[1 - leader]} in {ahead[leader]} of {total} {where}{other}; {whose}most {most}."
+    return f"{runs[leader]} is better than {runs[1 - leader]} in {ahead[leader]} of {total} {where}{other}; {whose}most{most}."
 
 
-def frequency_finding(panel: Panel, curves: Curves) -> RunFinding | None:
-    """Return how the first two runs depend on the frequency of the subject; None where no sentence can say what the
-    curves show.
+def furthest_sentence(table: RelationTable, runs: Sequence[str]) -> str:
+    """Return the sentence below the heading if no relation is certain: the relation with the largest difference, whose
+    interval is not corrected for the number of relations. "" if a relation is certain, or for a single run.
     """
-    compared = panel.comparison
-    if compared is None or len(compared) != len(panel) or curves.measure is not SUCCESS:
-        return None
-    if curves.relation or curves.cut == "mass":
-        return None
-    names = (compared.run_a.name, compared.run_b.name)
-    return next((each for each in findings(compared, curves.k, names) if each.topic == "frequency"), None)
+    if not table.differences or _certain_relations(table):
+        return ""
+    best = named_relation(table)
+    gain, counted = _gain(table, best), quantity(len(table.differences), "relation")
+    among = "" if best == _furthest(table) else f" among relations with {FEW} or more {noun_form(2, table.unit)}"
+    return (
+        f"Furthest{among}: {_relation_words(best)}, {runs[gain < 0]} {signed_number(abs(gain))} {_stated(table, best)}, "
+        f"uncorrected; not established after correction for {counted}."
+    )
 
 
-def frequency_sentence(finding: RunFinding | None, curves: Curves) -> str:
-    """Return the finding's sentence; without a finding, what the curves show."""
-    if finding is None:
+def _furthest(table: RelationTable, names: Sequence[str] = ()) -> str:
+    return max(names or table.differences, key=lambda name: abs(_gain(table, name)))
+
+
+def _relation_words(name: str) -> str:
+    return f"{RELATIONS[name].label} ({name})" if name in RELATIONS else name
+
+
+def _stated(table: RelationTable, name: str) -> str:
+    """Return the interval of a relation's difference, seen from the run that is ahead."""
+    estimate = table.differences[name].difference.estimate
+    low, high = sorted(math.copysign(100, _gain(table, name)) * (end or 0.0) for end in (estimate.low, estimate.high))
+    return stated_interval(low, high)
+
+
+def frequency_sentence(curves: Curves, runs: Sequence[str]) -> str:
+    """Return where along the subjects' frequency the first two runs differ; without a comparison, what the curves show.
+
+    A difference counts if its p value, adjusted for all groups of the table (Holm), is at most 0.05.
+    """
+    groups = {} if len(curves.series) > 1 else next(iter(curves.differences.values()), {})
+    if not any(both.units >= FEW for both in groups.values()):
         return f"{curves.title} by the frequency of the subject"
-    return finding.sentence if len(curves.series) == 1 else f"Over all subjects {finding.sentence}"
+    where, sure = where_words(curves.k, curves.measure), _certain_groups(groups)
+    if not sure:
+        return (
+            f"In no group of subject frequencies is a difference between {runs[0]} and {runs[1]} {where} established."
+        )
+    leads = []
+    for number, run in enumerate(runs[:2]):
+        led = [bucket for bucket in sure if (_points(groups[bucket]) < 0) == bool(number)]
+        if led:
+            most = max(led, key=lambda bucket: abs(_points(groups[bucket])))
+            low, high = sorted(math.copysign(100, _points(groups[most])) * (end or 0.0) for end in _ends(groups[most]))
+            leads.append(
+                (
+                    abs(_points(groups[most])),
+                    f"{run} leads by {abs(_points(groups[most])):.1f} points {where} "
+                    f"{group_words(curves, most)} {stated_interval(low, high)}",
+                )
+            )
+    leads.sort(reverse=True)
+    return "; ".join(words for _, words in leads) + f"{_where_none_leads(curves, groups)}."
+
+
+def frequency_group(curves: Curves) -> int | None:
+    """Return the group with the largest established difference; None without one."""
+    groups = {} if len(curves.series) > 1 else next(iter(curves.differences.values()), {})
+    return max(_certain_groups(groups), key=lambda bucket: abs(_points(groups[bucket])), default=None)
+
+
+def group_words(curves: Curves, bucket: int, is_open: bool = False) -> str:
+    """Return a group of frequencies in words, such as "where the subject is mentioned 4 to 9 times".
+
+    Args:
+        is_open: with all more frequent groups, such as "from 4 mentions on".
+    """
+    if curves.cut != "mentions":
+        first = "frequency group" if curves.cut == "official" else "group"
+        if bucket == NEVER:
+            return "where the subject is never mentioned"
+        return f"in {first}s 0 to {bucket}" if is_open else f"in {first} {bucket}"
+    if not is_open:
+        return bucket_words(f"{GROUPS[bucket]} mentions")
+    return f"from {re.split('[-+]', GROUPS[bucket])[0]} mentions on"
+
+
+def _where_none_leads(curves: Curves, groups: Mapping[int, PairedFigures]) -> str:
+    """Return that no lead is established in the most frequent groups, from the first one above all with a lead on. A
+    group of few questions with a lead counts here, although no sentence names it.
+    """
+    frequent = sorted(groups, reverse=curves.cut == "mentions")
+    above = list(takewhile(lambda bucket: groups[bucket].difference.p_shown > SURE, frequent))
+    if not above:
+        return ""
+    return f"; no lead is established {group_words(curves, above[-1], is_open=len(above) > 1)}"
+
+
+def _certain_groups(groups: Mapping[int, PairedFigures]) -> list[int]:
+    return [bucket for bucket, both in groups.items() if both.units >= FEW and both.difference.p_shown <= SURE]
+
+
+def _points(both: PairedFigures) -> float:
+    return 100 * (both.difference.estimate.value or 0.0)
+
+
+def _ends(both: PairedFigures) -> tuple[float | None, float | None]:
+    return both.difference.estimate.low, both.difference.estimate.high

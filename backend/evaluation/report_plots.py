@@ -59,32 +59,42 @@ def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) ->
     return figure
 
 
-def curve_plot(curves: Curves, runs: Sequence[str]) -> Figure:
+def curve_plot(curves: Curves, runs: Sequence[str], letters: Sequence[str] = ()) -> Figure:
     """Plot the measure by frequency, with one colour per run and one dash style per series. Points with fewer than 30
-    questions are hollow. The axis shows each n.
+    questions are hollow. The axis shows each n. The points of a group stand beside each other.
+
+    Args:
+        letters: of the first runs, which the legend shows before their names.
     """
     from plotly.graph_objects import Figure
 
     figure = Figure()
-    places = _tick_labels(curves, runs)
+    labels = _tick_labels(curves, runs)
+    places = {bucket: place for place, bucket in enumerate(labels)}
+    series_count = len(curves.series)
     for dash, (series, by_run) in enumerate(curves.series.items()):
         for number, run in enumerate(runs):
             points = by_run.get(run, [])
-            label = escape(run if len(curves.series) == 1 else f"{run}, {series}")
-            trace = _points([point.success for point in points], [places[p.bucket] for p in points], label, number)
+            name = " ".join([*letters[number : number + 1], run])
+            label = escape(name if series_count == 1 else f"{name}, {series}")
+            shift = 0.05 * (number * series_count + dash - (len(runs) * series_count - 1) / 2)
+            trace = _points(
+                [point.success for point in points], [places[p.bucket] + shift for p in points], label, number
+            )
             spans = [
                 "" if point.min_frequency is None else f"{point.min_frequency:,} to {point.max_frequency:,} mentions"
                 for point in points
             ]
+            trace.update(hovertemplate=trace.hovertemplate.replace("%{x}: ", ""))
             line = {"color": COLOURS[number % len(COLOURS)], "dash": DASHES[dash % len(DASHES)]}
             trace.update(mode="lines+markers", line=line, text=spans)
             figure.add_traces([trace, _plot_hollow(trace, [point.has_few_questions for point in points])])
     figure.update_layout(
         xaxis={
             "title": {"text": AXES[curves.cut].format(source=escape(curves.source))},
-            "type": "category",
-            "categoryorder": "array",
-            "categoryarray": list(places.values()),
+            "tickvals": list(places.values()),
+            "ticktext": list(labels.values()),
+            "range": [-0.5, len(places) - 0.5],
             "tickangle": 0,
         },
         yaxis={"title": {"text": f"{curves.title}, %"}, "range": [-2, 102]},
@@ -127,9 +137,11 @@ def slice_plot(report: SliceReport) -> Figure:
     return figure
 
 
+SPLIT_NAMES = {"subjects not in training": "not seen", "subjects in training": "seen"}
+"""Short names of the series by training subjects (`panel.RANDOM`, `panel.TRAINED`) for the ticks."""
 AXES = {
     "official": "bucket of the question sets: 0 most frequent, 7 rarest",
-    "mentions": "mentions of the subject ({source})",
+    "mentions": "times the subject is mentioned in {source}",
     "mass": "bucket of equal cumulative frequency ({source}): 0 most frequent, 7 rarest",
 }
 """Titles of the frequency axis, by `Curves.cut`."""
@@ -177,7 +189,7 @@ def cause_plot(table: MissTable) -> Figure:
 
 
 def _tick_labels(curves: Curves, runs: Sequence[str]) -> dict[int, str]:
-    """Return the tick label of each bucket: its name, and the n of each series below it."""
+    """Return the tick label of each bucket: its name, and the n of each series below it, named if there are several."""
     counts: dict[int, list[str]] = {}
     for number, by_run in enumerate(curves.series.values()):
         there = {point.bucket: n_cell(point.n, point.units, curves.unit) for point in by_run.get(runs[0], [])}
@@ -185,11 +197,24 @@ def _tick_labels(curves: Curves, runs: Sequence[str]) -> dict[int, str]:
             counts[bucket] = ["0"] * number
         for bucket, seen in counts.items():
             seen.append(there.get(bucket, "0"))
-    lines = {bucket: "<br>+ ".join(seen).replace(" (", "<br>(") for bucket, seen in counts.items()}
-    return {bucket: f"{curves.label(bucket)}<br>n {lines[bucket]}" for bucket in sorted(counts)}
+    names = [SPLIT_NAMES.get(series, series) for series in curves.series]
+    if len(names) > 1:
+        lines = {
+            bucket: "<br>".join(f"{escape(name)} {n}" for name, n in zip(names, seen, strict=False))
+            for bucket, seen in counts.items()
+        }
+    else:
+        lines = {bucket: "n " + seen[0].replace(" (", "<br>(") for bucket, seen in counts.items()}
+    return {bucket: f"{curves.label(bucket)}<br>{lines[bucket]}" for bucket in sorted(counts)}
 
 
-def _points(estimates: Sequence[Estimate], tick_labels: Sequence[str], name: str, number: int, flat: bool = False):
+def _points(
+    estimates: Sequence[Estimate],
+    tick_labels: Sequence[str] | Sequence[float],
+    name: str,
+    number: int,
+    flat: bool = False,
+):
     """Plot a run's points with their intervals, horizontally if `flat`."""
     from plotly.graph_objects import Scatter
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from blindspot.analysis.expressions import And, Condition, Expression, Not, NotAnExpression, parse
 from blindspot.analysis.relations import RELATIONS
-from blindspot.backend.core.result_table import signed_ends
 from blindspot.backend.evaluation.findings import bucket_words
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices
 from blindspot.backend.evaluation.slices import Facts
@@ -106,19 +105,12 @@ def sentence(found_slice: FoundSlice, names: tuple[str, str], k: int | None = No
     return f"{names[here < 0]} is {abs(here):.1f} points ahead {of_other}{questions}; elsewhere {outside}."
 
 
-def interval(found_slice: FoundSlice) -> str:
-    """Return the interval of A - B in the slice, such as "+47.3 to +85.1"; "" if there is none."""
-    estimate = found_slice.figures.difference.estimate
-    if estimate.low is None or estimate.high is None:
-        return ""
-    return signed_ends(100 * estimate.low, 100 * estimate.high)
-
-
 def merge_nested(slices: FoundSlices, facts: Facts) -> list[tuple[FoundSlice, list[FoundSlice]]]:
     """Merge nested slices that differ in the same direction. Return each remaining slice with the slices merged into
     it.
 
-    Of nested slices, the one with the largest effect remains.
+    Of nested slices, the one with the largest effect remains. Slices with more than half of the questions come last:
+    they say little about where the runs differ.
     """
     groups: list[tuple[FoundSlice, np.ndarray, list[FoundSlice]]] = []
     for each in slices.slices:
@@ -131,4 +123,5 @@ def merge_nested(slices: FoundSlices, facts: Facts) -> list[tuple[FoundSlice, li
                 break
         else:
             groups.append((each, mask, []))
+    groups.sort(key=lambda group: 2 * group[1].sum() > slices.n)
     return [(head, nested) for head, _, nested in groups]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from blindspot.backend.core.result_table import Column, ResultTable, signed_ends, signed_number
+from blindspot.backend.core.result_table import Column, ResultTable, signed_ends, signed_number, stated_interval
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import n_value
 from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, figures_at, measure_all
@@ -59,11 +59,11 @@ def training_sentences(models: list[TrainedModel], k: int) -> Iterator[str]:
         if model.figures.difference.p > SURE:
             yield (
                 f"No change by training {model.name}{on} is established: Success@{k} {signed_number(value)} points "
-                f"({signed_ends(high, low)}) against {model.run_before}."
+                f"{stated_interval(high, low, '+')} against {model.run_before}."
             )
         else:
             yield (
-                f"Training {model.name}{on} changes Success@{k} by {signed_number(value)} points ({signed_ends(high, low)}) "
+                f"Training {model.name}{on} changes Success@{k} by {signed_number(value)} points {stated_interval(high, low, '+')} "
                 f"against {model.run_before}."
             )
 

@@ -1,7 +1,7 @@
 """Forecast for each use of labels how much the next labels (`forecast_steps.LABELS`) are expected to change in a study.
 
 The forecast measures how earlier labels changed results on the study's own lists (`forecast_steps`) and extrapolates
-this (`analysis.label_forecast`). Dev questions are only used for measuring. The last forecast is stored in
+this (`analysis.forecast_intervals`). Dev questions are only used for measuring. The last forecast is stored in
 `label_forecast.json` in the folder of the learning curve.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from blindspot.analysis.forecast_intervals import Forecast, count_forecast, half_width_forecast, step_forecast
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_json, write_json
-from blindspot.backend.core.result_table import signed_number
+from blindspot.backend.core.result_table import signed_number, stated_interval
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_cache import cached_features
 from blindspot.backend.judges.feature_judge import labels_and_answers_of, reference_questions, settled_labels
@@ -147,7 +147,7 @@ class LabelForecast:
         gain = next((each.expected[-1] for each in self.uses if each.use == "reranker" and each.expected), None)
         if gain is None:
             return ""
-        change = f"{_signed_points(gain.value)} points of Success@1 ({_signed_points(gain.low)} to {_signed_points(gain.high)})"
+        change = f"{_signed_points(gain.value)} points of Success@1 {_stated(gain)}"
         if gain.low <= 0 <= gain.high:
             return f"{LABELS[-1]} more labels may not help a reranker: {change}."
         return f"{LABELS[-1]} more labels are expected to {'raise' if gain.low > 0 else 'lower'} a reranker: {change}."
@@ -177,16 +177,20 @@ def _gain_words(use: str, gain: Forecast) -> str:
 
 def _cleaning_words(change: Forecast) -> str:
     """What cleaning is expected to change; an interval that is wide says that nobody can tell."""
-    interval = f"({_signed_points(change.low)} to {_signed_points(change.high)} points of Success@20)"
+    measured = f"the retriever's Success@20 {_stated(change)}"
     if change.low > 0 or change.high < 0:
-        return f"; cleaning your training set is expected to {'raise' if change.low > 0 else 'lower'} the retriever {interval}"
+        return f"; cleaning your training set is expected to {'raise' if change.low > 0 else 'lower'} {measured}"
     if max(-change.low, change.high) <= NO_CHANGE:
-        return f"; cleaning your training set is not expected to change the retriever {interval}"
-    return f"; what cleaning your training set would change in the retriever cannot be told yet {interval}"
+        return f"; cleaning your training set is not expected to change {measured}"
+    return f"; what cleaning your training set would change in {measured} cannot be told yet"
 
 
 def _points(forecast: Forecast) -> str:
-    return f"{100 * forecast.value:.1f} points ({_signed_points(forecast.low)} to {_signed_points(forecast.high)})"
+    return f"{100 * forecast.value:.1f} points {_stated(forecast)}"
+
+
+def _stated(forecast: Forecast) -> str:
+    return stated_interval(100 * forecast.low, 100 * forecast.high, "+", level=90)
 
 
 def _signed_points(share: float) -> str:

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass, replace
 
 from blindspot.analysis.accuracy import Estimate, mean_difference
-from blindspot.backend.core.result_table import signed_ends, signed_number
+from blindspot.backend.core.result_table import signed_number, stated_interval
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_judge import settled_labels
 from blindspot.backend.progress import Progress
@@ -72,7 +72,7 @@ class OwnEffect:
             )
             lines.append(
                 f"With them the reranker answers {quantity(self.gained, 'dev question')} first that it does not without, and "
-                f"loses {self.lost:,}: {signed_number(value)} points ({signed_ends(low, high)})."
+                f"loses {self.lost:,}: {signed_number(value)} points {stated_interval(low, high, '+')}."
             )
         return lines
 

@@ -14,6 +14,7 @@ from blindspot.backend.checking.facts import FileFacts
 from blindspot.backend.checking.jobs import CleanedFile, draw_pairs
 from blindspot.backend.checking.sample import MOST_DRAWS, RateEstimate
 from blindspot.backend.core.jobs import request
+from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import quantity
 
@@ -44,8 +45,8 @@ def rate_sentence(rate: RateEstimate) -> str:
             f"from {quantity(rate.judged, 'judged pair')}."
         )
     return (
-        f"Of {quantity(rate.pairs, 'negative')}, {rate.estimate:.1%} are false ({100 * rate.low:.1f} to "
-        f"{100 * rate.high:.1f}), from {quantity(rate.judged, 'judged pair')}; the interval holds whenever you stop."
+        f"Of {quantity(rate.pairs, 'negative')}, {rate.estimate:.1%} are false "
+        f"{stated_interval(100 * rate.low, 100 * rate.high)}, from {quantity(rate.judged, 'judged pair')}; the interval holds whenever you stop."
     )
 
 

@@ -9,13 +9,14 @@ from textwrap import shorten
 import numpy as np
 import streamlit as st
 
+from blindspot.analysis.buckets import FEW
 from blindspot.app import url, who
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.map.data import MapPoints, first_hits, known_of
 from blindspot.app.components.map.figure import PlaceName
 from blindspot.app.components.map.parts import address
 from blindspot.app.components.map.selection import acting_person, panel
-from blindspot.app.components.marks import INTERVAL, percentage
+from blindspot.app.components.marks import INTERVAL, few, percentage
 from blindspot.app.components.message import try_action
 from blindspot.app.markup import Html, div, link, row, show, span, table_head, tag, term
 from blindspot.app.markup import table as table_of
@@ -97,7 +98,7 @@ def table(map: Map, clusters: Clusters, rows: Sequence[ClusterRow], k: int, open
     with st.container(key="map-clusters"):
         show(tag("h2", "Clusters"), _undo_edit(map, clusters))
         _undo_buttons(map, clusters)
-        show(scrolling(_table(map, rows, shown, k, open_cluster)))
+        show(scrolling(_table(map, rows, shown, k, open_cluster), few("question")))
         show(
             tag(
                 "p",
@@ -173,7 +174,7 @@ def _table(map: Map, rows: Sequence[ClusterRow], runs: Sequence[str], k: int, op
 
 def _run_class(cluster: ClusterRow, run: str, runs: Sequence[str]) -> str | None:
     """The class of a run's cell: pale for few questions, and hidden in a narrow window from the second run on."""
-    classes = ("few" if cluster.hits[run].n < 30 else "", "wide" if run in runs[1:] else "")
+    classes = ("few" if cluster.hits[run].n < FEW else "", "wide" if run in runs[1:] else "")
     return " ".join(filter(None, classes)) or None
 
 

@@ -188,9 +188,14 @@ def spread_table(map: Map) -> Html:
     table = tag("table", tag("thead", tag("tr", *top), tag("tr", *heads)), tag("tbody", *lines), cls="figures spread")
     message = (
         "Cosines in the original space, for every kind of encoder score. Positives are the gold passages on this "
-        f"map, corrected by the labels at its creation. Groups with fewer than {FEW} positives are grey."
+        "map, corrected by the labels at its creation."
     )
-    return div(tag("h2", "Spread of each group"), scrolling(table), tag("p", message, cls="convention"), cls="panel")
+    return div(
+        tag("h2", "Spread of each group"),
+        scrolling(table, f"fewer than {FEW} positives"),
+        tag("p", message, cls="convention"),
+        cls="panel",
+    )
 
 
 def opened_point(map: Map, points: MapPoints, number: int, encoder_view: int) -> Html:

@@ -18,7 +18,7 @@ from blindspot.app.components.team.batches import new_batch_button
 from blindspot.app.components.training.certificate import certificates_panel
 from blindspot.app.judging_stores import label_count_words
 from blindspot.app.markup import Html, div, show, tag
-from blindspot.backend.core.result_table import interval_ends
+from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.llm.injections import injection_report
 from blindspot.backend.judges.llm.judge import llm_judges
@@ -149,13 +149,13 @@ def _page_head(open_study: Study, found: Quality, audited: Audit) -> list[Html]:
     rate = audited.overall.positive if audited.overall else None
     if rate is not None and rate.value is not None and rate.low is not None and rate.high is not None:
         sentences.append(
-            f"{percent(rate.value)}% of the unlabelled passages answer their question (95%: {interval_ends(100 * rate.low, 100 * rate.high, ' to ')}, n = {rate.passages:,})"
+            f"{percent(rate.value)}% of the unlabelled passages answer their question {stated_interval(100 * rate.low, 100 * rate.high)}, n = {rate.passages:,}"
         )
     agreement = found.together.four if found.together else None
-    if agreement is not None and agreement.value is not None and agreement.low is not None:
+    if agreement is not None and agreement.value is not None and agreement.low is not None and agreement.high is not None:
         sentences.append(
-            f"Annotators agree with alpha {agreement.value:.2f} ({agreement.low:.2f} to {agreement.high:.2f}, "
-            f"{quantity(agreement.passages, 'passage')})"
+            f"Annotators agree with alpha {agreement.value:.2f} "
+            f"{stated_interval(agreement.low, agreement.high, places=2)} over {quantity(agreement.passages, 'passage')}"
         )
     given = label_count_words(open_study)
     sentences.append(given)

@@ -20,6 +20,7 @@ from blindspot.app.components.training.form import cross_encoders
 from blindspot.app.components.training.pairs import pair_rows
 from blindspot.app.markup import Html, div, join, link, show, span, tag, term, wide_head
 from blindspot.backend.core.manifest import Manifest
+from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.text.number_words import quantity
@@ -105,7 +106,9 @@ def agreement_sentence(agreement: ShownAgreement | None) -> str:
         return ""
     agree = (votes == votes[0]).all(0)[voted]
     share = proportion(agree, np.unique(agreement.found.rows[voted], return_inverse=True)[1])
-    interval = "" if share.low is None or share.high is None else f" ({percent(share.low)} to {percent(share.high)})"
+    interval = (
+        "" if share.low is None or share.high is None else f" {stated_interval(100 * share.low, 100 * share.high)}"
+    )
     names = _all_agree_text(agreement.found.judges)
     return (
         f"{names[:1].upper()}{names[1:]} agree on {int(agree.sum()):,} of {quantity(len(agree), 'pair')} of {agreement.run}, "

@@ -22,7 +22,7 @@ from blindspot.app.markup import Html, div, join, link, show, span, tag
 from blindspot.backend.core import jobs as work
 from blindspot.backend.core.extras import first_missing, install_command
 from blindspot.backend.core.jobs import request
-from blindspot.backend.core.result_table import signed_ends, signed_number
+from blindspot.backend.core.result_table import signed_ends, signed_number, stated_interval
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.chart_colours import BLUE, VERMILION
 from blindspot.backend.evaluation.comparison import PairedFigures, figures_at
@@ -126,9 +126,9 @@ class ModelChange(NamedTuple):
 
     @property
     def points(self) -> str:
-        """By how many points the run after differs, with the interval, such as "+8.4 (+4.1 to +13.1)"."""
-        value, ends = _gain(self.figures)
-        return f"{value} ({ends})"
+        """By how many points the run after differs, with the interval, such as "+8.4 (95%: +4.1 to +13.1)"."""
+        value, low, high = _gain(self.figures)
+        return f"{signed_number(value)} {stated_interval(low, high, '+')}"
 
 
 def _change(open_study: Study, before: str | None, after: str | None) -> ModelChange | None:
@@ -141,10 +141,10 @@ def _change(open_study: Study, before: str | None, after: str | None) -> ModelCh
     return ModelChange(before, after, figures_at(compared, k)) if len(compared) and k else None
 
 
-def _gain(figures: PairedFigures) -> tuple[str, str]:
-    """Return the points that B has more than A, and the ends of their interval."""
+def _gain(figures: PairedFigures) -> tuple[float, float, float]:
+    """Return the points that B has more than A, with the ends of their interval."""
     less = figures.difference.estimate  # A less B
-    return signed_number(-100 * (less.value or 0.0)), signed_ends(-100 * (less.high or 0.0), -100 * (less.low or 0.0))
+    return -100 * (less.value or 0.0), -100 * (less.high or 0.0), -100 * (less.low or 0.0)
 
 
 def _sentences(model: str, change: ModelChange | None, training_set: str) -> tuple[object, object]:
@@ -162,7 +162,7 @@ def _sentences(model: str, change: ModelChange | None, training_set: str) -> tup
     points = -100 * (estimate.value or 0.0)
     finding = (
         f"{model} answers {abs(points):.1f} points {'more' if points >= 0 else 'fewer'} than {change.before} in the top "
-        f"{figures.k} ({_gain(figures)[1]}){'' if is_sure else ', which is not certain'}."
+        f"{figures.k} {stated_interval(*_gain(figures)[1:], '+')}{'' if is_sure else ', which is not certain'}."
     )
     cells = {"a": change.before, "b": change.after, "k": figures.k}
     better = link(f"{figures.flips.only_b:,} got better", url.href(url.COMPARE, {**cells, "cell": "only_b"}))
@@ -234,8 +234,9 @@ def _measured_cells(change: ModelChange | None, about: dict) -> tuple[Html | str
     if change is None:
         is_retriever = about.get("kind") not in ("reader", "cross-encoder", KIND)
         return (span("not yet searched", cls="soft") if is_retriever else "–"), "–"
-    value, ends = _gain(change.figures)
-    return percentage(change.figures.b, inline=True), span(value, span(ends, cls="interval"), cls="figure")
+    value, low, high = _gain(change.figures)
+    interval = span(signed_ends(low, high), cls="interval")
+    return percentage(change.figures.b, inline=True), span(signed_number(value), interval, cls="figure")
 
 
 def smaller_k(open_study: Study) -> dict[str, Any]:
