@@ -154,9 +154,7 @@ def mean(values: np.ndarray, units: np.ndarray | None = None, confidence: float 
     return _estimate(values, units, None, False, confidence)
 
 
-def macro_average(
-    values: np.ndarray, groups: np.ndarray, units: np.ndarray | None = None, confidence: float = LEVEL
-) -> Estimate:
+def macro_average(values: np.ndarray, groups: np.ndarray, units: np.ndarray | None = None) -> Estimate:
     """Return the mean over groups of each group's mean (EntityQuestions' average over relations).
 
     The interval describes the mean over exactly these groups: only the questions within each group count as sampled. If
@@ -169,7 +167,7 @@ def macro_average(
 
     Returns: an Estimate with n_groups; value None without questions.
     """
-    return _estimate(values, units, groups, False, confidence)
+    return _estimate(values, units, groups, False, LEVEL)
 
 
 def mean_difference(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.accuracy import Estimate, mean, success_from_ranks
+from blindspot.analysis.accuracy import Estimate, mean
 
 FREQUENCY_STEPS = ((1, "<=1"), (3, "2-3"), (9, "4-9"), (29, "10-29"), (99, "30-99"))
 """Upper bound and label of each group of frequencies; the label of the last group is "100+"."""
@@ -135,23 +135,6 @@ class Point:
     @property
     def has_few_questions(self) -> bool:
         return self.units < FEW
-
-
-def curves(
-    first_ranks: Mapping[str, np.ndarray],
-    buckets: np.ndarray,
-    k: int,
-    frequency: np.ndarray | None = None,
-    units: np.ndarray | None = None,
-) -> dict[str, list[Point]]:
-    """Return Success@k of each run by bucket, in the form of `value_curves`.
-
-    Args:
-        first_ranks: by run, (q,) rank of the first relevant passage, 0 for none.
-    """
-    return value_curves(
-        {run: success_from_ranks(ranks, k) for run, ranks in first_ranks.items()}, buckets, frequency, units
-    )
 
 
 def value_curves(

@@ -48,7 +48,7 @@ def percentile_interval(draws: np.ndarray, confidence: float = LEVEL) -> tuple[f
     return float(low), float(high)
 
 
-def ratio_error(numerator: np.ndarray, denominator: np.ndarray, resamples: int = RESAMPLES, seed: int = 0) -> float:
+def ratio_error(numerator: np.ndarray, denominator: np.ndarray, resamples: int = RESAMPLES) -> float:
     """Return the bootstrap standard error of sum(top) / sum(bottom) when questions are resampled, times sqrt(q / (q -
     1)).
 
@@ -58,7 +58,7 @@ def ratio_error(numerator: np.ndarray, denominator: np.ndarray, resamples: int =
         numerator, denominator: (q,) sums by question, q >= 2.
     """
     numerator, denominator = np.asarray(numerator, np.float64), np.asarray(denominator, np.float64)
-    drawn = bootstrap_sums(np.stack([numerator, denominator], axis=1), resamples, seed)
+    drawn = bootstrap_sums(np.stack([numerator, denominator], axis=1), resamples)
     # Every question has items, so no resample has a denominator of 0, even if few questions with small weights are
     # drawn.
     return float(np.std(drawn[:, 0] / drawn[:, 1]) * math.sqrt(len(numerator) / (len(numerator) - 1)))

@@ -5,12 +5,12 @@ are never used here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
-Similarity = Literal["cosine", "l2"]
-SIMILARITIES: tuple[str, ...] = ("cosine", "l2")
+Similarity = Literal["dot", "cosine", "l2"]
+SIMILARITIES: tuple[str, ...] = get_args(Similarity)
 _ROWS = 16_384
 _SPARE = 16  # candidates beyond k that are compared in float64
 
@@ -21,7 +21,7 @@ class Neighbours:
 
     Attributes:
         rows: (q, k) int64.
-        similarity: (q, k) float32: the cosine, or the negative distance for l2, so that a higher value always means
+        similarity: (q, k) float32: the product, the cosine, or the negative distance for l2, so that a higher value always means
             nearer.
     """
 
@@ -82,17 +82,19 @@ def _exact_similarities(query: np.ndarray, vectors: np.ndarray, similarity: Simi
     values: np.ndarray
     if similarity == "l2":
         values = -np.linalg.norm(vectors - query, axis=1)
+    elif similarity == "dot":
+        values = vectors @ query
     else:
         values = vectors @ query / np.maximum(np.linalg.norm(vectors, axis=1) * np.linalg.norm(query), 1e-24)
     return values
 
 
 def _similarities(queries: np.ndarray, vectors: np.ndarray, similarity: Similarity) -> np.ndarray:
-    """Return similarities, (q, d) and (n, d), at unit length for cosine -> (q, n) float32: the cosine, or the negative
-    l2 distance.
+    """Return similarities, (q, d) and (n, d), at unit length for cosine -> (q, n) float32: the product, or the
+    negative l2 distance.
     """
     product: np.ndarray = queries @ vectors.T
-    if similarity == "cosine":
+    if similarity != "l2":
         return product
     squared = np.sum(queries**2, axis=1)[:, None] + np.sum(vectors**2, axis=1)[None] - 2 * product
     distances: np.ndarray = np.sqrt(np.maximum(squared, 0))

@@ -111,7 +111,6 @@ def expected_half_widths(
     further_draws: np.ndarray,
     cells: Cells,
     confidence: float = LEVEL,
-    seed: int = 0,
 ) -> np.ndarray:
     """Return half-widths (SIMULATED, m) after each of m further draws, in simulated studies that begin as this one did.
 
@@ -127,7 +126,7 @@ def expected_half_widths(
     states.known[0] = np.sum(hits)
     states.next_estimate()
     chances, weight = states.chances[0], OWN_WEIGHT + states.seen[0]
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     rates = rng.beta(
         np.maximum(chances * weight, 1e-6), np.maximum((1 - chances) * weight, 1e-6), (SIMULATED, len(weight))
     )

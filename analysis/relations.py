@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.accuracy import Estimate, mean, success_from_ranks
+from blindspot.analysis.accuracy import Estimate, mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,34 +74,17 @@ class GroupRow:
     success: dict[str, dict[int, Estimate]]
 
 
-def group_table(
-    first_ranks: Mapping[str, np.ndarray],
-    groups: Sequence[str | None],
-    ks: Sequence[int],
-    units: np.ndarray | None = None,
-) -> list[GroupRow]:
-    """Return Success@k by group and run.
-
-    Args:
-        first_ranks: by run, (q,) rank of the first relevant passage, 0 for none (`accuracy.first_hit`). Row i is the same
-            question in every run.
-        groups: (q,) labels; None leaves a question out. units: as in `value_table`.
-        ks: the cut-offs. The caller leaves out those deeper than a run.
-
-    Returns: a row per group, in the order of first occurrence.
-    """
-    values = {run: {k: success_from_ranks(np.asarray(ranks), k) for k in ks} for run, ranks in first_ranks.items()}
-    return value_table(values, groups, units)
-
-
 def value_table(
     values: Mapping[str, Mapping[int, np.ndarray]], groups: Sequence[str | None], units: np.ndarray | None = None
 ) -> list[GroupRow]:
-    """Return the table of `group_table` for any measure.
+    """Return a measure by group and run.
 
     Args:
-        values: by run and k, (q,) bool or float64 from 0 to 1.
+        values: by run and k, (q,) bool or float64 from 0 to 1. Row i is the same question in every run.
+        groups: (q,) labels; None leaves a question out.
         units: (q,) int, the unit of observation of each question; None if each question is its own.
+
+    Returns: a row per group, in the order of first occurrence.
     """
     lengths = {len(each) for by_k in values.values() for each in by_k.values()} | {len(groups)}
     if len(lengths) > 1:

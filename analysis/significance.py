@@ -222,8 +222,6 @@ def compare_groups(
     values_b: np.ndarray,
     members: Mapping[str, np.ndarray],
     units: np.ndarray | None = None,
-    confidence: float = LEVEL,
-    resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> dict[str, Difference]:
     """Return the difference in each group of questions, with p values adjusted by Holm's method for the number of
@@ -236,10 +234,7 @@ def compare_groups(
     values_a, values_b = np.asarray(values_a), np.asarray(values_b)
     units = np.arange(len(values_a)) if units is None else units
     return holm_adjusted(
-        {
-            name: compare(values_a[rows], values_b[rows], None, units[rows], confidence, resamples, seed)
-            for name, rows in members.items()
-        }
+        {name: compare(values_a[rows], values_b[rows], None, units[rows], seed=seed) for name, rows in members.items()}
     )
 
 

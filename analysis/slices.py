@@ -151,7 +151,6 @@ def slice_tests(
     families: Sequence[str] | None = None,
     min_questions: int = MIN_QUESTIONS,
     units: np.ndarray | None = None,
-    seed: int = 0,
 ) -> SliceTests:
     """Test every slice with enough units. The arguments are those of `find_departing_slices`. With sign flips, the smallest possible
     adjusted p value is 0.003.
@@ -174,7 +173,7 @@ def slice_tests(
     totals = n_questions, int(wins.sum()), int(losses.sum())
     p = p_values(n, plus, minus, *totals, flipping.design)
     observed = statistics(n, plus, minus, *totals) / np.sqrt(flipping.design)
-    resampled = flipped_statistics(flipping, n, n_questions, FLIPS, seed)
+    resampled = flipped_statistics(flipping, n, n_questions, FLIPS)
     # An adjusted p value is never below the p value of the slice on its own.
     adjusted = np.maximum(step_down(np.abs(observed), resampled), p)
     return SliceTests(first, second, n, inside, outside, beyond_parts, p, adjusted)

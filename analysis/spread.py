@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from blindspot.analysis.accuracy import Estimate
+from blindspot.analysis.intervals import LEVEL
 from blindspot.analysis.neighbours import unit_vectors
 
 FEW = 30
@@ -143,7 +144,7 @@ def pairwise_pseudo_values(vectors: np.ndarray) -> np.ndarray:
     return pseudo
 
 
-def _t_interval(pseudo: np.ndarray, confidence: float = 0.95) -> Estimate:
+def _t_interval(pseudo: np.ndarray) -> Estimate:
     """Return the mean of the values, or of jackknife pseudo-values (Tukey 1958), with Student's t interval. There is no
     interval for fewer than three values, or if all values are equal.
     """
@@ -152,7 +153,7 @@ def _t_interval(pseudo: np.ndarray, confidence: float = 0.95) -> Estimate:
         return Estimate(value, n, None, None, "too few to say")
     from scipy.stats import t
 
-    half = float(t.ppf((1 + confidence) / 2, n - 1) * pseudo.std(ddof=1) / np.sqrt(n))
+    half = float(t.ppf((1 + LEVEL) / 2, n - 1) * pseudo.std(ddof=1) / np.sqrt(n))
     return Estimate(value, n, value - half, value + half, "t")
 
 

@@ -50,7 +50,7 @@ PATH: dict[str, dict[str, tuple[str, str]]] = {
             "them answers.",
         ),
         "misses": (
-            "misses:misses",
+            "compare:misses",
             "Count the causes of one run's misses, or of two runs': near-namesakes, other words, rare subjects "
             "and others.",
         ),
@@ -105,7 +105,7 @@ PATH: dict[str, dict[str, tuple[str, str]]] = {
             "serve:serve",
             "Answer live questions over HTTP, with encoders and indexes loaded once for all users.",
         ),
-        "mcp": ("agents:mcp", "Serve the study to language-model agents (Model Context Protocol)."),
+        "mcp": ("serve:mcp", "Serve the study to language-model agents (Model Context Protocol)."),
         "consent": ("consent:consent_app", "Allow texts of a study to go to a server, or take that back."),
     },
     "Keep": {
@@ -126,7 +126,7 @@ of each, and its line of help. A test compares this line with the command's own 
 """
 LATE = {"retrieve": "runs:RetrieveCommand"}
 """Commands that have a class of their own."""
-MORE = {"train": ("recipe", "read")}
+MORE = {"train": ("read",)}
 """Modules, besides the group's own, that add commands to a group."""
 
 

@@ -79,10 +79,10 @@ def print_preview(columns: Mapping[str, list[str]]) -> None:
 
 
 def print_log(study: Study, form: str, facts: LogFacts) -> None:
-    from blindspot.backend.checking.log_words import fact_lines
+    from blindspot.backend.checking.words import log_fact_lines
 
     print(f"Created the study {study.folder} from a log ({form}).")
-    for line in fact_lines(facts):
+    for line in log_fact_lines(facts):
         print(f"  {line}")
     print(f"Next: blindspot open --study {study.folder}, and judge the sample 'log' by keys.")
 
@@ -154,17 +154,17 @@ def print_curve(points: Sequence[CurvePoint]) -> None:
         print("No point yet. Add one: blindspot judge curve")
         return
     last = points[-1]
-    rows = [["", "", "", "nothing", _interval(last.base_reranker), _interval(last.base_adapter)]]
+    rows = [["", "", "", "nothing", _interval(last.base_reranker)]]
     for point in points:
         for scope, learned in point.scopes.items():
             numbers = (str(point.number), f"{point.labels:,}", f"{point.judged:,}")
-            rows.append([*numbers, scope, _interval(learned.reranker), _interval(learned.adapter)])
+            rows.append([*numbers, scope, _interval(learned.reranker)])
     notes = [
         *(f"{scope}: {words}" for scope, words in SCOPES.items()),
         f"Success on {count_with_units(last.base_reranker.n, last.base_reranker.units)} of dev by {last.relevance}, 95% intervals. Dev questions are used only for measuring, never for training.",
         *change_sentences(last),
     ]
-    heads = ["point", "settled pairs", "judged", "from", "reranker @1", "adapter @20"]
+    heads = ["point", "settled pairs", "judged", "from", "reranker @1"]
     print_rows(heads, rows, notes)
 
 

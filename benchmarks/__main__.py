@@ -22,7 +22,6 @@ CPU: tuple[tuple[str, str, list[str]], ...] = (
     ("importing", "importing passages, compared with csv + sqlite3 and pandas", ["--rows", "400000"]),
     ("large", "a study of many passages and questions, scaled to 21 million", LARGE),
     ("answers", "answer matching, compared with a plain loop", ["--study", STUDY]),
-    ("retrieval", "BM25, compared with Pyserini", ["--study", STUDY]),
     (
         "bm25",
         "BM25 on generated passages, compared with Pyserini and bm25s",

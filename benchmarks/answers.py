@@ -5,7 +5,7 @@
 The questions are all 22,075 of EntityQuestions' test split, with their 100 best of 100,000 Wikipedia passages. The
 plain loop implements the rule literally: tokenise passage and answer, compare at every position. It runs on `--plain`
 of the questions, with the passages already in memory. Ours runs on all questions; its time includes reading corpus.db
-(dropped from the page cache before) and starting its processes. Both must give equal results on the plain loop's
+(dropped from the page cache before). Both must give equal results on the plain loop's
 questions. Without --study, a study is made.
 """
 
@@ -25,11 +25,11 @@ import psutil
 import regex
 
 from benchmarks.machine import machine, timed
-from benchmarks.retrieval import real_study
+from benchmarks.study import real_study
+from blindspot.backend.core.processor import processors
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval.bm25 import BM25
 from blindspot.backend.text.answers import RULES, match_run
-from blindspot.backend.text.answers.run import processors
 from blindspot.db.corpus import Corpus
 from blindspot.db.records import Question
 from tests.conftest import REAL_DATA
@@ -112,10 +112,6 @@ def measure(study: Study, plain: int, rounds: int) -> None:
         seconds.setdefault("ours, dpr", []).append(taken)
         if not np.array_equal(held[some], expected):
             raise SystemExit("the two disagree")
-        alone, taken = timed(lambda: match_run(cold(path), questions, runs[0], processes=1))
-        seconds.setdefault("ours, dpr, one process", []).append(taken)
-        if not np.array_equal(held, alone):
-            raise SystemExit("one process and several disagree")
     loop = np.array(seconds["plain loop, a part"]) / expected.size
     print(f"\n{'':<28}{'seconds':>9}{'hits/s':>12}{'times the plain loop (median, range)':>40}")
     for name, taken in seconds.items():
@@ -128,17 +124,9 @@ def measure(study: Study, plain: int, rounds: int) -> None:
         print(f"{f'ours, {rule}':<28}{taken:>9.2f}{runs[0].size / taken:>12,.0f}")
     taken = sum(timed(lambda: match_run(cold(path), questions, run))[1] for run in runs)  # noqa: B023
     print(f"\n{len(runs)} runs, cold: {taken:.1f} s")
-    largest = [0]
-
-    def look(done: int, total: int, doing: str) -> None:
-        largest.append(max((child.memory_info().rss for child in psutil.Process().children()), default=0))
-
     before = psutil.Process().memory_info().rss
-    match_run(Corpus(path), questions, runs[0], progress=look)
-    print(
-        f"memory: {max(largest) / 2**20:,.0f} MiB in the largest of the processes that match; "
-        f"{(psutil.Process().memory_info().rss - before) / 2**20:,.0f} MiB more than before in this one"
-    )
+    match_run(Corpus(path), questions, runs[0])
+    print(f"memory: {(psutil.Process().memory_info().rss - before) / 2**20:,.0f} MiB more than before")
 
 
 if __name__ == "__main__":

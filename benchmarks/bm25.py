@@ -17,6 +17,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 
@@ -24,7 +25,6 @@ import numpy as np
 
 from benchmarks.bm25_sides import SIDES, peak_memory, write_bm25s
 from benchmarks.machine import machine, timed
-from benchmarks.retrieval import in_process
 from benchmarks.zipf import questions_of, write_passages
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.importing.importer import import_passages
@@ -48,7 +48,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        in_process(prepare, folder, arguments.file, arguments.passages, arguments.questions)
+        preparing = get_context("spawn").Process(
+            target=prepare, args=(folder, arguments.file, arguments.passages, arguments.questions)
+        )
+        preparing.start()
+        preparing.join()
+        if preparing.exitcode:
+            raise SystemExit(preparing.exitcode)
         measure(folder, arguments.k, arguments.rounds, arguments.threads)
 
 

@@ -60,7 +60,6 @@ def _ours(folder: Path, texts: list[str], threads: int) -> tuple[Search, Scores]
 
 
 def _lucene(folder: Path, texts: list[str], threads: int) -> tuple[Search, Scores]:
-    from benchmarks.retrieval import _pyserini
     from blindspot.backend.retrieval.lucene import on_jvm
 
     searcher = on_jvm(_pyserini, str(folder / "study" / "indexes" / "bm25"))
@@ -77,6 +76,15 @@ def _lucene(folder: Path, texts: list[str], threads: int) -> tuple[Search, Score
         lambda k: on_jvm(searcher.batch_search, texts, keys, k, threads),
         lambda found, k: on_jvm(scores, found, k),
     )
+
+
+def _pyserini(index: str):
+    os.environ.setdefault("OPENAI_API_KEY", "none")  # Pyserini builds a client during its import
+    from pyserini.search.lucene import LuceneSearcher
+
+    searcher = LuceneSearcher(index)
+    searcher.set_bm25(0.9, 0.4)
+    return searcher
 
 
 def _bm25s(folder: Path, texts: list[str], threads: int) -> tuple[Search, Scores]:

@@ -94,7 +94,7 @@ class Tried:
 
 def prepared_sets(folder: Path, passages: int, seed: int) -> dict[str, TruePairs]:
     """Return the negatives of each policy's set over an encyclopedia."""
-    from benchmarks.denoising.planted import prepared, truth_of
+    from benchmarks.encyclopedia_study import prepared, truth_of
     from blindspot.backend.judges.feature_judge import learn_judge
     from blindspot.backend.retrieval.retrieve import retrieve
     from blindspot.backend.training_sets.builder import build

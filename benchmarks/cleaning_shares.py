@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.cleaning import KS, difference
-from benchmarks.denoising.planted import prepared, truth_of
+from benchmarks.encyclopedia_study import prepared, truth_of
 from blindspot.backend.core.units import units_of
 from blindspot.backend.judges.feature_judge import features_of
 from blindspot.backend.judges.feature_model import NEGATIVE, POSITIVE, Examples, fit_model

@@ -1,6 +1,7 @@
-"""What labels pay at once: the feature judge, reranking, adapters and relabelling on a study of the real data.
+"""What the feature judge drops, where its gain comes from, and what relabelling pays, on a study of the real data.
+(How it reranks after so many labels: `benchmarks.reranker`. Adapters: `benchmarks.teaching`.)
 
-    python -m benchmarks.judges --study DIR [--parts judge rerank few adapter relabel sources namesakes]
+    python -m benchmarks.judges --study DIR [--parts judge relabel sources]
 
 DIR is a study with the runs bm25-train and bm25-dev and a dense index of minilm (`python -m benchmarks.study`, then
 `blindspot retrieve --with bm25 --split train`); question vectors are kept in it. Nothing about dev is learned or
@@ -15,7 +16,6 @@ import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -41,10 +41,7 @@ from blindspot.db.records import Hits, Question
 
 RESAMPLES = 2000
 DRAWS = 8
-SEEDS = (0, 1, 2)
-SHALLOW, DEEP = 20, 100
-DEEP_QUESTIONS = 1000  # lists of 100 that the deeper judge learns from
-FEW = 30
+DEPTH = 20  # ranks of each list
 RELABELLED = (100, 300)
 ACCURACY = 0.95  # of the simulated annotator
 PARAPHRASES = {
@@ -70,7 +67,6 @@ class Bench:
         self.questions = self.study.questions.with_ids(self.dev.question_ids)
         self.weights, self.dense = WordWeights.of_study(self.study), Dense(self.study, "minilm")
         self.answers = np.asarray(self.dev.answers("dpr"))
-        self._features: dict[int, np.ndarray] = {}
 
     @cached_property
     def learned(self) -> tuple[FeatureModel, dict]:
@@ -80,11 +76,9 @@ class Bench:
         model, out_of_fold = fit_model(examples, settings)
         return model, report(examples, model, out_of_fold, settings)
 
-    def examples(self, depth: int = SHALLOW, limit: int | None = None) -> Examples:
-        lists, truth, answers = labelled_lists(self.study, self.train, FeatureJudgeSettings(depth=depth))
-        rows = slice(None, limit)
-        lists = Lists(lists.questions[rows], lists.rows[rows], lists.scores[rows])
-        return flat(lists.rows, self.features(lists), truth[rows], answers[rows])
+    def examples(self) -> Examples:
+        lists, truth, answers = labelled_lists(self.study, self.train, FeatureJudgeSettings(depth=DEPTH))
+        return flat(lists.rows, self.features(lists), truth, answers)
 
     @cached_property
     def labelled(self) -> tuple[Lists, np.ndarray, np.ndarray, np.ndarray]:
@@ -96,17 +90,17 @@ class Bench:
     def features(self, lists: Lists) -> np.ndarray:
         return features_of(self.study, lists, self.weights, self.dense)
 
-    def dev_features(self, depth: int = SHALLOW) -> np.ndarray:
-        if depth not in self._features:
-            self._features[depth] = self.features(lists_of(self.dev, self.questions, depth))
-        return self._features[depth]
+    @cached_property
+    def dev_features(self) -> np.ndarray:
+        return self.features(lists_of(self.dev, self.questions, DEPTH))
 
-    def dev_rows(self, depth: int = SHALLOW) -> np.ndarray:
-        return np.asarray(self.dev.hits.ordinals[:, :depth])
+    @cached_property
+    def dev_rows(self) -> np.ndarray:
+        return np.asarray(self.dev.hits.ordinals[:, :DEPTH])
 
-    def reranked(self, model: FeatureModel, depth: int = SHALLOW) -> np.ndarray:
-        """(q, depth) bool: which passages hold an answer, in the judge's order."""
-        return in_order(model, self.dev_features(depth), self.answers[:, :depth])
+    def reranked(self, model: FeatureModel) -> np.ndarray:
+        """(q, DEPTH) bool: which passages hold an answer, in the judge's order."""
+        return in_order(model, self.dev_features, self.answers[:, :DEPTH])
 
 
 def flat(rows: np.ndarray, features: np.ndarray, truth: np.ndarray, answers: np.ndarray) -> Examples:
@@ -157,11 +151,11 @@ def judge(bench: Bench) -> None:
     from sklearn.metrics import average_precision_score, roc_auc_score
 
     model, about = bench.learned
-    features, answers = bench.dev_features(), bench.answers[:, :SHALLOW]
-    gold, _ = gold_matrix(bench.study.corpus, bench.dev_rows(), bench.questions)
+    features, answers = bench.dev_features, bench.answers[:, :DEPTH]
+    gold, _ = gold_matrix(bench.study.corpus, bench.dev_rows, bench.questions)
     p = model.probabilities(features.reshape(-1, features.shape[-1])).reshape(gold.shape)
     n = f"n = {len(gold):,} questions, {gold.size:,} pairs, {gold.sum():,} gold"
-    head(f"The judge, BM25's first {SHALLOW} ({n})", "measure", "BM25's score", "judge")
+    head(f"The judge, BM25's first {DEPTH} ({n})", "measure", "BM25's score", "judge")
     for name, measure in (("AUC of gold", roc_auc_score), ("average precision", average_precision_score)):
         cells = [
             interval(
@@ -191,49 +185,11 @@ def judge(bench: Bench) -> None:
         row(name, interval(gold[:, 0], share, 1), f"{inside.sum():,}")
 
 
-def rerank(bench: Bench) -> None:
-    """Success of BM25's first 20, and first 100, in the judge's order."""
-    head(f"Reranking BM25 (n = {len(bench.questions):,})", "list", "Success@", "BM25", "reranked", "difference")
-    shallow = bench.learned[0]
-    deep, _ = fit_model(bench.examples(DEEP, DEEP_QUESTIONS), FeatureJudgeSettings(depth=DEEP))
-    for depth, model in ((SHALLOW, shallow), (DEEP, deep)):
-        right = bench.reranked(model, depth)
-        for k in (1, 5, 20):
-            before, after = success(bench.answers, k), success(right, k)
-            row(f"first {depth}", k, interval(before), interval(after), interval(after - before))
-
-
 def draws(bench: Bench, count: int) -> list[np.ndarray]:
     """Questions, as rows of the training lists, that have a gold passage in their list."""
     _, _, gold, _ = bench.labelled
     usable = np.flatnonzero(gold.any(axis=1))
     return [np.sort(np.random.default_rng(100 + draw).choice(usable, count, replace=False)) for draw in range(DRAWS)]
-
-
-def few(bench: Bench) -> None:
-    """The reranker from few labelled questions: gold is positive, the rest without an answer negative."""
-    lists, features, gold, answers = bench.labelled
-    truth = np.where(gold, POSITIVE, np.where(answers, UNKNOWN, NEGATIVE))
-    head(
-        f"Few labelled questions ({DRAWS} draws, n = {len(bench.questions):,})",
-        "questions",
-        "model",
-        "Success@1",
-        "over BM25",
-        "of the draws",
-    )
-    before = success(bench.answers, 1)
-    for count in (FEW, 100, 300):
-        found, kind = [], ""
-        for chosen in draws(bench, count):
-            model, _ = fit_model(
-                flat(lists.rows[chosen], features[chosen], truth[chosen], answers[chosen]), FeatureJudgeSettings()
-            )
-            found.append(success(bench.reranked(model), 1))
-            kind = model.kind
-        table = np.array(found)
-        means = table.mean(axis=1)
-        row(count, kind, interval(table), interval(table - before), f"{means.min():.1f} to {means.max():.1f}")
 
 
 def relabel(bench: Bench) -> None:
@@ -276,63 +232,6 @@ def relabel(bench: Bench) -> None:
             row(count, name, interval(table), "" if name == "noisy" else interval(table - base), shown)
 
 
-def adapter(bench: Bench, training_set: str) -> None:
-    """A linear map over MiniLM's index; settings chosen at the first seed and kept for the others."""
-    from blindspot.backend.training.adapter import read_questions
-    from blindspot.backend.training.adapter_map import MapLearner, TrainingQuestions, learn_map
-    from blindspot.backend.training.training_settings import AdapterSettings
-    from blindspot.backend.training_sets.training_set import TrainingSet
-
-    questions = read_questions(bench.study, bench.dense, TrainingSet.open(bench.study, training_set))
-    asked = dev_vectors(bench, bench.questions)
-    nothing = np.zeros((len(asked), 0), np.int64)
-    held = TrainingQuestions(asked, nothing, nothing)
-    vectors, unit = bench.dense.vectors, bench.dense.unit_length
-
-    def measured(mapped: Any) -> np.ndarray:
-        hits = MapLearner(vectors, unit, AdapterSettings()).search(mapped, held, 20)
-        return match_run(bench.study.corpus, bench.questions, hits.ordinals)
-
-    start = measured(None)
-    head(
-        f"Adapters over MiniLM, {len(questions):,} training questions, {len(SEEDS)} seeds, n = {len(asked):,}",
-        "map",
-        "Success@1",
-        "Success@5",
-        "Success@20",
-        "@20 over MiniLM",
-        "@20 of the seeds",
-        "settings",
-        "seconds a seed",
-    )
-    row("MiniLM as it is", *(interval(success(start, k)) for k in (1, 5, 20)), "", "", "", "")
-    chosen: dict[str, float | int] = {}
-    found, seconds = [], []
-    for seed in SEEDS:
-        settings = AdapterSettings(seed=seed, held_out=500 if not chosen else 0, **chosen)
-        began = time.process_time()
-        learned = learn_map(questions, vectors, unit, settings)
-        if chosen:  # choosing is not timed
-            seconds.append(time.process_time() - began)
-        chosen = chosen or {key: learned.about[key] for key in ("scale", "weight_decay", "steps")}
-        found.append(measured(learned.map))
-    tables = {k: np.array([success(right, k) for right in found]) for k in (1, 5, 20)}
-    row(
-        "linear",
-        *(interval(tables[k]) for k in (1, 5, 20)),
-        interval(tables[20] - success(start, 20)),
-        ", ".join(f"{mean:.1f}" for mean in tables[20].mean(axis=1)),
-        f"scale {chosen['scale']:g}, weight decay {chosen['weight_decay']:g}, {chosen['steps']} steps",
-        f"{np.mean(seconds):.0f}",
-    )
-
-
-def dev_vectors(bench: Bench, questions: Sequence[Question]) -> np.ndarray:
-    from blindspot.backend.retrieval.question_vectors import question_vectors
-
-    return question_vectors(bench.study, bench.dense, [question.text for question in questions])
-
-
 def sources(bench: Bench) -> None:
     """Which features the gain comes from, where it is, and what namesakes and other wordings take away."""
     examples = bench.examples()
@@ -342,7 +241,7 @@ def sources(bench: Bench) -> None:
         **{f"without {family}": tuple(each for each in families if each != family) for family in families},
         **{f"{family} alone": (family,) for family in families},
     }
-    gold, _ = gold_matrix(bench.study.corpus, bench.dev_rows(), bench.questions)
+    gold, _ = gold_matrix(bench.study.corpus, bench.dev_rows, bench.questions)
     whole = success(bench.reranked(bench.learned[0]), 1)
     head(
         f"By family of features (n = {len(gold):,})",
@@ -388,7 +287,7 @@ def fitted_on(examples: Examples, families: Sequence[Family]) -> FeatureModel:
 def auc(bench: Bench, model: FeatureModel, gold: np.ndarray) -> str:
     from sklearn.metrics import roc_auc_score
 
-    features = bench.dev_features()
+    features = bench.dev_features
     scores = model.ranking_scores(features.reshape(-1, features.shape[-1])).reshape(gold.shape)
     return interval(gold[:, 0], lambda q: float(roc_auc_score(gold[q].ravel(), scores[q].ravel())))
 
@@ -402,7 +301,7 @@ def namesakes(bench: Bench, before: np.ndarray, after: np.ndarray) -> None:
     asked for.
     """
     counts = []
-    for question, rows in zip(bench.questions, bench.dev_rows(), strict=True):
+    for question, rows in zip(bench.questions, bench.dev_rows, strict=True):
         titles = {p.title.lower() for p in bench.study.corpus.passages([row for row in rows.tolist() if row >= 0])}
         name = lower_case_words(question.subject or "")
         counts.append(
@@ -428,7 +327,7 @@ def paraphrases(bench: Bench, before: np.ndarray, after: np.ndarray) -> None:
     from blindspot.backend.retrieval.bm25 import BM25
 
     asked = [Question(q.id, PARAPHRASES[q.relation or ""].format(q.subject), q.answers) for q in bench.questions]
-    hits: Hits = BM25(bench.study).search([question.text for question in asked], SHALLOW)
+    hits: Hits = BM25(bench.study).search([question.text for question in asked], DEPTH)
     answers = match_run(bench.study.corpus, bench.questions, hits.ordinals)
     right = in_order(bench.learned[0], bench.features(Lists(asked, hits.ordinals, hits.scores)), answers)
     other, reordered = success(answers, 1), success(right, 1)
@@ -445,35 +344,21 @@ def paraphrases(bench: Bench, before: np.ndarray, after: np.ndarray) -> None:
     )
 
 
-def kin(bench: Bench) -> None:
-    """Namesakes alone, without the rest of the sources."""
-    namesakes(bench, success(bench.answers, 1), success(bench.reranked(bench.learned[0]), 1))
-
-
 PARTS: dict[str, Callable[[Bench], None]] = {
-    "judge": judge, "rerank": rerank, "few": few, "relabel": relabel, "sources": sources, "namesakes": kin,
+    "judge": judge, "relabel": relabel, "sources": sources,
 }  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--study", type=Path, required=True)
-    parser.add_argument("--training-set", default="noisy", help="what adapters learn from")
-    parser.add_argument(
-        "--parts",
-        nargs="+",
-        choices=[*PARTS, "adapter"],
-        default=["judge", "rerank", "few", "adapter", "relabel", "sources"],
-    )
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     arguments = parser.parse_args()
     print(machine())
     bench = Bench(arguments.study)
     for part in arguments.parts:
         began, used = time.monotonic(), time.process_time()
-        if part == "adapter":
-            adapter(bench, arguments.training_set)
-        else:
-            PARTS[part](bench)
+        PARTS[part](bench)
         print(
             f"\n{part}: {time.monotonic() - began:,.0f} s, {time.process_time() - used:,.0f} s of the processor",
             flush=True,

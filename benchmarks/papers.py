@@ -21,7 +21,7 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks.denoising.planted import moved
+from benchmarks.encyclopedia_study import moved
 from benchmarks.machine import machine
 from blindspot.backend.core.study import Study
 from blindspot.backend.experiments.running import run_experiment

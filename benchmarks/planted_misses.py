@@ -29,8 +29,7 @@ from random import Random
 
 from benchmarks.planted_sentences import CHANCE, COLLECTIONS, NAMINGS, PLANTED, PREAMBLES
 from blindspot.backend.data.encyclopedia import words
-from blindspot.backend.data.encyclopedia.asides import FILLERS
-from blindspot.backend.data.encyclopedia.language import TEMPLATES
+from blindspot.backend.data.encyclopedia.language import FILLERS, TEMPLATES
 from blindspot.backend.data.encyclopedia.plan import random_seed
 from blindspot.backend.data.encyclopedia.prose import NAME, PRONOUN, SHORT, Speaker
 from blindspot.backend.data.encyclopedia.world import Entity

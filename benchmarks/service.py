@@ -54,7 +54,7 @@ def main() -> None:
         if arguments.study:
             study = Study.open(arguments.study)
         else:
-            from benchmarks.retrieval import real_study
+            from benchmarks.study import real_study
 
             study = real_study(Path(folder) / "study")
         measure(study, arguments.questions, arguments.people)

@@ -10,10 +10,23 @@ import argparse
 from pathlib import Path
 
 from blindspot.backend.core.study import Study
+from tests.conftest import REAL_DATA
+
+
+def real_study(folder: Path) -> Study:
+    """Return the real data, imported and indexed for BM25 and dense retrieval."""
+    from blindspot.backend.data.importing.importer import import_passages, import_questions
+    from blindspot.backend.retrieval import bm25, dense
+
+    study = Study.create(folder)
+    import_passages(study, REAL_DATA / "passages_100k.tsv.xz")
+    import_questions(study, REAL_DATA / "questions.jsonl.xz")
+    bm25.build_index(study)
+    dense.build_index(study, "minilm", vectors=REAL_DATA / "minilm_passages.npy")
+    return study
 
 
 def study_with_runs(folder: Path) -> Study:
-    from benchmarks.retrieval import real_study
     from blindspot.backend.retrieval.retrieve import retrieve
 
     study = real_study(folder)

@@ -118,6 +118,11 @@ class Corpus(PerThread):
         )
         return [row[0] for row in found]
 
+    def by_id(self, ids: Iterable[str]) -> dict[str, Passage]:
+        """Return the passages of some ids. Ids that the collection does not hold are left out."""
+        sql = f"SELECT id, title, text FROM passage WHERE id {AMONG}"
+        return {row[0]: Passage(*row) for row in self.connection.execute(sql, (json.dumps(list(ids)),))}
+
     def ids(self, ordinals: Iterable[int]) -> dict[int, str]:
         """Return the id of the passage in each row, without reading its text. Raises Missing as `passages` does."""
         rows = [int(ordinal) for ordinal in ordinals]

@@ -27,6 +27,8 @@ Kind = Literal["label", "adjudicate", "undo", "note", "bad_question"]
 QueueKind = Literal["finish", "skip", "reopen"]
 
 LABELS: tuple[str, ...] = get_args(Label)
+SETTLED: tuple[Label, ...] = ("positive", "related", "negative")
+"""The labels that say of a pair whether it answers, which "unsure" does not."""
 KINDS: tuple[str, ...] = get_args(Kind)
 QUEUE_KINDS: tuple[str, ...] = get_args(QueueKind)
 LABELLING = ("label", "adjudicate")

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +44,11 @@ class Consensus:
     label: Label | None
     state: Literal["adjudicated", "agreed", "open"]
     people: int
+
+
+def labels_by_pair(pairs: Iterable[Consensus]) -> dict[tuple[str, str], str]:
+    """Return the label of each pair, by (question id, passage id); "open" if the annotators disagree."""
+    return {(pair.question, pair.passage): pair.label or "open" for pair in pairs}
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,18 +109,3 @@ def required_role(action: str) -> str:
 def action_of_job(kind: str) -> str:
     """The action to which starting a job of this kind belongs."""
     return JOBS.get(kind.partition(" ")[0], "start other jobs")
-
-
-def rights_table() -> list[tuple[str, ...]]:
-    """The table as the docs show it: a heading, then one row per action."""
-    heading = ("action", *ROLES, "local app, unnamed", "command line")
-    rows = [
-        (
-            action.description,
-            *("yes" if role in action.roles else "no" for role in ROLES),
-            "yes" if action.unnamed else "no",
-            "yes",
-        )
-        for action in ACTIONS.values()
-    ]
-    return [heading, *rows]

@@ -9,7 +9,7 @@ import scipy.stats
 from blindspot.analysis import accuracy
 from blindspot.analysis.buckets import bucket_group, bucket_order, frequency_group
 from blindspot.analysis.intervals import wilson
-from blindspot.analysis.relations import RELATIONS, group_table, relation_name, relation_order
+from blindspot.analysis.relations import RELATIONS, relation_name, relation_order, value_table
 
 
 def some_run(seed: int, q: int = 60, k: int = 30):
@@ -127,14 +127,15 @@ def test_macro_interval_covers_about_as_often_as_it_says():
     assert 0.90 < covered / 300 < 0.985
 
 
-def test_group_table_by_hand():
+def test_value_table_by_hand():
     first = {"bm25": np.array([1, 0, 6, 2]), "dense": np.array([0, 1, 1, 0])}
-    rows = group_table(first, ["P50", "P19", "P50", None], [1, 5])
+    found = {run: {k: accuracy.success_from_ranks(ranks, k) for k in (1, 5)} for run, ranks in first.items()}
+    rows = value_table(found, ["P50", "P19", "P50", None])
     assert [(row.group, row.n) for row in rows] == [("P50", 2), ("P19", 1)]
     assert rows[0].success["bm25"][1].value == 0.5 and rows[0].success["bm25"][5].value == 0.5
     assert rows[0].success["dense"][1].value == 0.5 and rows[1].success["dense"][1].value == 1
     with pytest.raises(ValueError, match="different questions"):
-        group_table(first, ["P50"], [1])
+        value_table(found, ["P50"])
 
 
 def test_relation_names_and_order():

@@ -10,10 +10,9 @@ from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.backend.retrieval.question_vectors import question_vectors
 from blindspot.backend.retrieval.retrieve import retrieve
-from blindspot.backend.training.adapter import AdapterSettings, read_questions, train_adapter
+from blindspot.backend.training.adapter import AdapterSettings, train_adapter
 from blindspot.backend.training.adapter_map import MapLearner, TrainingQuestions, as_dense_module, learn_map, make_map
 from blindspot.backend.training_sets.builder import build
-from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import BadInput, Missing, Refused
 from tests.studies import births, make_study, people, tiny_bert
 
@@ -179,24 +178,6 @@ def test_a_question_is_encoded_once(study, monkeypatch):
     monkeypatch.setattr(Dense, "encode", lambda *a: pytest.fail("encoded again"))
     again = question_vectors(study, Dense(study, "tiny"), ["Where?", "Who?"])
     assert np.array_equal(again, first[[1, 0]]) and np.array_equal(first[0], first[2])
-
-
-def test_mined_passages_with_answer_and_subject_become_positives(study):
-    """BM25 finds passages that hold the city; only those that name the person are positives, besides gold."""
-    opened, index = TrainingSet.open(study, "plain"), Dense(study, "tiny")
-    as_set = read_questions(study, index, opened)
-    more = read_questions(study, index, opened, None, "answer_subject")
-    assert len(more) == len(as_set) == 40
-    ids = [question for question, *_ in opened.examples(hard=True)]
-    for place, (question, pairs) in enumerate(zip(study.questions.with_ids(ids), opened.groups(ids), strict=True)):
-        rows = more.positives[place][more.positives[place] >= 0].tolist()
-        named = [pair.passage for pair in pairs[1] if pair.role != "positive" and pair.answer]
-        passages = (
-            dict(zip(named, study.corpus.passages(study.corpus.ordinals(named).values()), strict=True)) if named else {}
-        )
-        wanted = {id for id, p in passages.items() if question.subject.lower() in f"{p.title} {p.text}".lower()}
-        assert len(rows) == 1 + len(wanted)
-        assert not set(rows) & set(more.negatives[place].tolist())
 
 
 def test_what_cannot_be_adapted_is_refused(study, adapted):

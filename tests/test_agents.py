@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import anyio
-import httpx2
 import pytest
-import uvicorn
-from fastapi.testclient import TestClient
 from mcp import Client, StdioServerParameters, stdio_client
-from mcp.client.streamable_http import streamable_http_client
 
-from blindspot.backend.evaluation.comparison_report import compare_runs
+from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_with
 from blindspot.backend.retrieval import bm25
 from blindspot.backend.service.agents import INSTRUCTIONS, make_agents_server
-from blindspot.backend.service.agents_over_http import PATH, agents_app
 from blindspot.db.errors import Forbidden
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
@@ -95,7 +88,7 @@ def test_a_server_without_options_only_reads(study):
 def test_figures_are_those_of_the_command_line(study):
     server = make_agents_server(study)
     found = answer(server, "compare", a="alpha", b="beta", by="relation")
-    ours = compare_runs(study, "alpha", "beta", grouping="relation").as_dict()
+    ours = compare_with(study, "alpha", "beta", ComparisonOptions(by="relation")).as_dict()
     assert (found["conclusion"], found["at"]) == (ours["conclusion"], ours["at"])
     assert {each["untrusted"]["group"]: each["n"] for each in found["groups"]} == {"P19": 3, "P50": 4}
     assert [each["run"] for each in answer(server, "list_runs")["runs"]] == ["alpha", "beta", "short"]
@@ -163,19 +156,6 @@ def test_an_agent_without_jobs_is_not_told_why_one_failed(study, tmp_path):
     assert "secret" in json.dumps(answer(starts, "job_state", job="j1"))
     said = refusal(starts, "start_job", kind="train reader", arguments={"name": "x", "run": "alpha", "start": "/etc"})
     assert "a path or an address cannot be given here" in said
-
-
-def test_over_http_wrong_tokens_are_slowed_down(study):
-    with TestClient(agents_app(make_agents_server(study), "t" * 20), base_url="http://localhost") as client:
-        codes = [
-            client.post(PATH, json={}, headers={"Authorization": f"Bearer {number}"}).status_code
-            for number in range(25)
-        ]
-        assert codes[:20] == [401] * 20 and set(codes[20:]) <= {401, 429} and codes[-1] == 429
-        slowed = client.post(PATH, json={})
-        assert slowed.status_code == 429 and int(slowed.headers["retry-after"]) >= 1
-        right = {"Authorization": f"Bearer {'t' * 20}"}
-        assert client.post(PATH, json={}, headers=right).status_code not in (401, 429)
 
 
 def trusted_texts(value, key: str = ""):
@@ -271,31 +251,3 @@ def test_over_standard_input_the_command_serves_a_client(study):
     names, found = run(talk)
     assert names == READS | {"label"}
     assert found["hits"][0]["passage"] == "answer1", "the Java machine prints nothing into the protocol"
-
-
-def test_over_http_the_token_is_asked_for(study):
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(
-            uvicorn.Config(agents_app(make_agents_server(study), "t" * 20), ws="none", log_level="warning")
-        )
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-        thread.start()
-        while not server.started:
-            time.sleep(0.01)
-        url = f"http://127.0.0.1:{listening.getsockname()[1]}{PATH}"
-        try:
-            assert httpx2.post(url, json={}).status_code == 401
-            assert httpx2.post(url, json={}, headers={"Origin": "http://evil.example"}).status_code == 403
-
-            async def talk() -> dict:
-                headers = {"Authorization": f"Bearer {'t' * 20}"}
-                async with (
-                    httpx2.AsyncClient(headers=headers) as http,
-                    Client(streamable_http_client(url, http_client=http)) as client,
-                ):
-                    return (await client.call_tool("list_runs", {})).structured_content
-
-            assert [each["run"] for each in run(talk)["runs"]] == ["alpha", "beta", "short"]
-        finally:
-            server.should_exit = True
-            thread.join(10)

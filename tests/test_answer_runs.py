@@ -1,26 +1,19 @@
-"""Answers in the hits of a whole run: each passage is read once, in one process or several."""
+"""Answers in the hits of a whole run: each passage is read once."""
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 import tempfile
-import threading
-import time
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blindspot.backend.text.answers import RULES, has_answer, match_run, rules, run
-from blindspot.backend.text.answers.processes import MatcherPool
 from blindspot.db.corpus import Corpus, CorpusWriter
-from blindspot.db.errors import Missing, Refused
+from blindspot.db.errors import Missing
 from blindspot.db.records import Passage, Question
 from tests.plain_answers import (
     AWKWARD,
@@ -30,8 +23,6 @@ from tests.plain_answers import (
     texts,
     texts_with_answers,
 )
-
-ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -92,7 +83,7 @@ def test_shapes_that_do_not_fit_are_refused():
     assert match_run(Texts([]), [], np.zeros((0, 5), dtype=np.int32)).shape == (0, 5)
 
 
-# Several processes
+# A collection on disk
 
 
 @pytest.fixture(scope="module")
@@ -121,136 +112,36 @@ def awkward(tmp_path_factory):
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_processes_give_what_one_passage_at_a_time_gives(awkward, rule, monkeypatch):
+def test_a_collection_on_disk_gives_what_one_passage_at_a_time_gives(awkward, rule, monkeypatch):
     monkeypatch.setattr(run, "BLOCK", 7)
     monkeypatch.setattr(run, "HITS_PER_BLOCK", 20)
     monkeypatch.setattr(run, "HITS_AT_ONCE", 500)
     path, asked, ordinals = awkward
     corpus = Corpus(path)
-    held = match_run(corpus, asked, ordinals, rule, processes=3)
+    held = match_run(corpus, asked, ordinals, rule)
     for (i, j), ordinal in np.ndenumerate(ordinals):
         passage = corpus.passage(ordinal) if ordinal >= 0 else None
         expected = passage and has_answer(passage.text, asked[i].answers, rules.rule_for(asked[i], rule), passage.title)
         assert held[i, j] == bool(expected)
-    assert 50 < held.sum() < held.size / 2 and not children()
+    assert 50 < held.sum() < held.size / 2
 
 
 @settings(max_examples=5, deadline=None)
 @given(st.lists(texts_with_answers(), min_size=1, max_size=20), st.sampled_from(STRING_RULES))
-def test_processes_equal_this_process(cases, rule):
+def test_every_text_is_matched_with_the_answers_of_its_own_question(cases, rule):
     cases = [(text.replace("\0", " "), wanted) for text, wanted in cases]
     asked = [Question(str(i), "?", answers=tuple(wanted)) for i, (_, wanted) in enumerate(cases)]
     with tempfile.TemporaryDirectory() as folder, CorpusWriter(Path(folder) / "corpus.db") as writer:
         writer.add(Passage(str(i), "title", text) for i, (text, _) in enumerate(cases))
         writer.finish()
         ordinals = np.tile(np.arange(len(cases)), (len(cases), 1))
-        alone, together = (match_run(Corpus(writer.path), asked, ordinals, rule, processes=count) for count in (1, 2))
-    np.testing.assert_array_equal(alone, together)
-    assert [bool(alone[i, i]) for i in range(len(cases))] == [
+        held = match_run(Corpus(writer.path), asked, ordinals, rule)
+    assert [bool(held[i, i]) for i in range(len(cases))] == [
         has_answer(text, wanted, rule, "title") for text, wanted in cases
     ]
 
 
-def children():
-    """Return the answer-matching processes, without a browser that other tests keep open."""
-    return [
-        each
-        for each in psutil.Process().children(recursive=True)
-        if "blindspot.backend.text.answers.processes" in _command(each)
-    ]
-
-
-def _command(process):
-    try:
-        return process.cmdline()
-    except (psutil.NoSuchProcess, psutil.ZombieProcess):
-        return []
-
-
-@pytest.mark.parametrize("reason", [KeyboardInterrupt, SystemExit])
-def test_what_progress_raises_leaves_no_process_and_no_thread(awkward, reason, monkeypatch):
-    monkeypatch.setattr(run, "BLOCK", 7)
-    path, asked, ordinals = awkward
-
-    def stop(done, total, doing):
-        assert 0 < done < total and len(children()) == 2
-        raise reason
-
-    threads = threading.active_count()
-    with pytest.raises(reason):
-        match_run(Corpus(path), asked, ordinals, progress=stop, processes=2)
-    assert not children() and threading.active_count() == threads
-
-
-def test_a_process_that_dies_is_told_in_one_line(awkward, monkeypatch):
-    monkeypatch.setattr(run, "BLOCK", 1)
-    path, asked, ordinals = awkward
-
-    def kill(done, total, doing):
-        for child in children():
-            child.kill()
-
-    with pytest.raises(Refused, match=r"worker died \(status -9\)"):
-        match_run(Corpus(path), asked, ordinals, progress=kill, processes=2)
-    assert not children()
-
-
-def test_processes_end_with_the_one_that_started_them(awkward, tmp_path):
-    """A killed process cannot stop its children itself. The script has no `__main__` guard, so the test also shows that
-    none is needed.
-    """
-    path, asked, _ = awkward
-    script = tmp_path / "script.py"
-    script.write_text(f"""
-import os, numpy as np, psutil
-from blindspot.backend.text.answers import match_run, run
-from blindspot.db.corpus import Corpus
-from blindspot.db.records import Question
-run.BLOCK = 1
-def kill(done, total, doing):
-    print(*[child.pid for child in psutil.Process().children()], flush=True)
-    os.kill(os.getpid(), 9)
-match_run(Corpus({str(path)!r}), [Question("a", "?", answers=("e",))], np.arange(300).reshape(1, 300), progress=kill, processes=2)
-""")
-    done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
-    pids = [int(pid) for pid in done.stdout.split()]
-    assert done.returncode == -9 and len(pids) == 2
-    for _ in range(100):
-        if not any(psutil.pid_exists(pid) for pid in pids):
-            break
-        time.sleep(0.1)
-    assert not [pid for pid in pids if psutil.pid_exists(pid)]
-
-
 def test_an_ordinal_outside_the_collection(awkward):
     path, asked, _ = awkward
-    for count in (1, 2):
-        with pytest.raises(Missing, match="no passage number 300"):
-            match_run(Corpus(path), asked[:1], np.array([[0, 300]]), processes=count)
-
-
-def test_when_processes_are_started(awkward, monkeypatch):
-    path, asked, ordinals = awkward
-    counts = []
-
-    class Counted(MatcherPool):
-        def __init__(self, corpus, asked, count):
-            counts.append((asked.rule, count))
-            super().__init__(corpus, asked, count)
-
-    monkeypatch.setattr("blindspot.backend.text.answers.processes.MatcherPool", Counted)
-    monkeypatch.setattr(run.os, "sched_getaffinity", lambda process: set(range(4)), raising=False)
-    match_run(Corpus(path), asked, ordinals)
-    assert not counts  # the run is too small
-    monkeypatch.setattr(run, "HITS_PER_PROCESS", 1)
-    match_run(Corpus(path), asked, ordinals)
-    assert counts == [("dpr", 4)]  # not for patterns
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    match_run(Corpus(path), asked, ordinals, "entityquestions")
-    assert counts[1:] == [("entityquestions", 2)]
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    match_run(Corpus(path), asked, ordinals)
-    match_run(Texts(["a"] * 300), asked, ordinals)
-    assert len(counts) == 2
+    with pytest.raises(Missing, match="no passage number 300"):
+        match_run(Corpus(path), asked[:1], np.array([[0, 300]]))

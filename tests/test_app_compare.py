@@ -10,7 +10,7 @@ from blindspot.app.components.marks import relation_label
 from blindspot.app.markup import tag
 from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.core.runs import write_run
-from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_runs, compare_with
+from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_with
 from blindspot.backend.evaluation.comparison_words import significance_sentence
 from tests.app_pages import Page, _hits, hand_made_study
 from tests.studies import births, make_study, people
@@ -139,7 +139,7 @@ def test_groups_by_bucket_and_every_count_opens_its_questions(study):
 
 def test_the_page_says_what_the_command_says(study):
     """Page and command show the same figures: every cell of the command's tables is on the page."""
-    made = compare_runs(study, "alpha", "beta", 5, "relation")
+    made = compare_with(study, "alpha", "beta", ComparisonOptions(k=5, by="relation"))
     page = compare(study, k=5)
     _, low, high = made.figures_at[5].difference.estimate.percent
     assert f"{signed_ends(low, high)} points" in page.text and f"{signed_ends(low, high)} points" in made.conclusion

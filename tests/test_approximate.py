@@ -28,15 +28,6 @@ def study(request, tmp_path_factory):
     return study
 
 
-def test_flat_is_exact(study):
-    manifest = approximate.build(study, "tiny", "flat")
-    exact, flat = Dense(study, "tiny", "cpu"), Dense(study, "tiny", "cpu", "flat")
-    texts = [question.text for question in study.questions.all()]
-    a, b = exact.search(texts, 10), flat.search(texts, 10)
-    np.testing.assert_allclose(a.scores, b.scores, rtol=1e-4, atol=1e-4)
-    assert manifest["recall"]["n"] == 40 and manifest["recall"]["20"] > 0.98  # float32 cannot tell some scores apart
-
-
 def test_hnsw_finds_nearly_all_and_is_used_by_retrieve(study):
     manifest = approximate.build(study, "tiny", "hnsw", {"links": 16, "search_effort": 300})
     assert manifest["recall"]["20"] > 0.9 and manifest["options"]["links"] == 16
@@ -60,7 +51,7 @@ def test_too_few_vectors_for_ivfpq_and_unknown_kinds(study):
         approximate.build(study, "tiny", "ivfpq", {"code_bytes": 8})
     with pytest.raises(Refused, match="must divide"):
         approximate.build(study, "tiny", "ivfpq", {"code_bytes": 7})
-    with pytest.raises(Refused, match="flat, hnsw, ivfpq"):
+    with pytest.raises(Refused, match="one of hnsw, ivfpq"):
         approximate.build(study, "tiny", "annoy")
     with pytest.raises(Missing, match="blindspot index faiss"):
         Dense(study, "tiny", "cpu", "ivfpq")
@@ -92,14 +83,14 @@ def test_bad_questions_and_more_hits_than_passages(study):
 
 
 def test_a_broken_file_is_one_line(study):
-    approximate.build(study, "tiny", "flat")
-    path = study.folder / "indexes" / "tiny" / "faiss-flat.index"
+    approximate.build(study, "tiny", "hnsw")
+    path = study.folder / "indexes" / "tiny" / "faiss-hnsw.index"
     whole = path.read_bytes()
     for content in (whole[:100], b""):
         path.unlink()  # a new file: the old one may be mapped
         path.write_bytes(content)
         with pytest.raises(Refused, match="missing or broken; build it again"):
-            Dense(study, "tiny", "cpu", "flat")
+            Dense(study, "tiny", "cpu", "hnsw")
 
 
 def test_hnsw_keeps_the_vectors_as_they_are_stored_and_maps_them(study):
@@ -127,13 +118,13 @@ def test_training_reports_while_it_runs(monkeypatch):
 
 
 def test_an_index_over_older_vectors_is_refused(study):
-    approximate.build(study, "tiny", "flat")
+    approximate.build(study, "tiny", "hnsw")
     manifest = study.folder / "indexes" / "tiny" / "manifest.json"
     text = manifest.read_text()
     try:
         manifest.write_text(text.replace('"made": "20', '"made": "19'))
         with pytest.raises(Refused, match="other vectors"):
-            Dense(study, "tiny", "cpu", "flat")
+            Dense(study, "tiny", "cpu", "hnsw")
     finally:
         manifest.write_text(text)
 

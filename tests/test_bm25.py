@@ -66,7 +66,7 @@ def in_lucene_and_in_postings(study, texts, k, monkeypatch, **settings):
     lucene = BM25(study, **settings).search(texts, k)
     monkeypatch.setattr(bm25, "WORTH_POSTINGS", 0)
     retriever = BM25(study, **settings)
-    monkeypatch.setattr(retriever, "_best_documents", None)  # Lucene's search would fail
+    monkeypatch.setattr(retriever, "_search_block", None)  # Lucene's search would fail
     return lucene, retriever.search(texts, k)
 
 

@@ -9,11 +9,11 @@ from blindspot.analysis.buckets import (
     FEW,
     GROUPS,
     cumulative_buckets,
-    curves,
     frequency_group,
     in_training,
     mention_groups,
     subject_key,
+    value_curves,
 )
 from blindspot.analysis.intervals import wilson
 
@@ -67,14 +67,14 @@ def test_more_frequent_is_never_in_a_rarer_bucket(values, count):
 
 
 def test_curves_carry_n_interval_and_range():
-    first = {"one": np.array([1, 0, 3, 7]), "two": np.array([0, 0, 0, 1])}
-    made = curves(first, np.array([0, 0, 1, -1]), 5, np.array([9, 7, -1, 3]))
+    found = {"one": np.array([True, False, True, False]), "two": np.array([False, False, False, True])}
+    made = value_curves(found, np.array([0, 0, 1, -1]), np.array([9, 7, -1, 3]))
     a, b = made["one"]
     assert (a.bucket, a.n, a.success.value, a.min_frequency, a.max_frequency) == (0, 2, 0.5, 7, 9)
     assert (a.success.low, a.success.high) == wilson(1, 2)
     assert (b.bucket, b.n, b.success.value, b.min_frequency) == (1, 1, 1.0, None) and b.has_few_questions
     assert [point.success.value for point in made["two"]] == [0.0, 0.0]
-    many = curves({"r": np.ones(FEW, int)}, np.zeros(FEW, int), 1)["r"][0]
+    many = value_curves({"r": np.ones(FEW, bool)}, np.zeros(FEW, int))["r"][0]
     assert not many.has_few_questions
 
 

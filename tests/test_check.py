@@ -26,7 +26,7 @@ from blindspot.backend.checking.sample import (
     read_sample,
     unjudged_pairs,
 )
-from blindspot.backend.checking.vectors import pair_similarity
+from blindspot.backend.checking.suspicion import pair_similarity
 from blindspot.backend.checking.words import forecast_words, rule_words
 from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study

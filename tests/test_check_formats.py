@@ -376,3 +376,9 @@ def test_labels_of_people_count(tmp_path):
     assert peoples_labels(found.checked_study) == {}
     judge(found, [0], "negative")
     assert list(peoples_labels(found.checked_study).values()) == ["negative"]
+
+
+def test_a_pair_that_people_are_unsure_of_is_not_settled(tmp_path):
+    found = check(made.tevatron(tmp_path / "train.jsonl"))
+    judge(found, [0], "unsure")
+    assert list(peoples_labels(found.checked_study).values()) == ["open"]

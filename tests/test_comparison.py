@@ -19,7 +19,7 @@ from blindspot.analysis.significance import holm, mcnemar, sign_flip
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.evaluation import saved_slices
 from blindspot.backend.evaluation.comparison import Comparison, by_group, figures_at, macro_at, measure_all
-from blindspot.backend.evaluation.comparison_report import COLUMNS, compare_runs
+from blindspot.backend.evaluation.comparison_report import COLUMNS, ComparisonOptions, compare_with
 from blindspot.backend.evaluation.comparison_words import conclusion, significance_sentence
 from blindspot.backend.evaluation.panel import (
     ALL,
@@ -51,7 +51,7 @@ def panel(study, *runs) -> Panel:
 
 def test_by_hand(study):
     """At 5 alpha finds 0 1 2 4 6, beta 0 2 3 6; P19 is 0 1 2, P50 the rest."""
-    made = compare_runs(study, "alpha", "beta", grouping="relation")
+    made = compare_with(study, "alpha", "beta", ComparisonOptions(by="relation"))
     both = made.figures_at[5]
     assert (both.n, both.a.value, both.b.value) == (7, 5 / 7, 4 / 7)
     assert (both.a.low, both.a.high) == wilson(5, 7)
@@ -68,7 +68,7 @@ def test_by_hand(study):
 
 def test_p_is_adjusted_for_every_test_of_the_table(study):
     """Two cut-offs, over questions and averaged over relations: four p values, adjusted together in every form."""
-    made = compare_runs(study, "alpha", "beta")
+    made = compare_with(study, "alpha", "beta", ComparisonOptions())
     whole = [*made.figures_at.values(), *made.macro.values()]
     assert len(whole) == 4
     assert [both.difference.p_adjusted for both in whole] == pytest.approx(holm([both.difference.p for both in whole]))
@@ -82,7 +82,7 @@ def test_p_is_adjusted_for_every_test_of_the_table(study):
 
 
 def test_every_form_says_the_same(study):
-    made = compare_runs(study, "alpha", "beta", grouping="bucket")
+    made = compare_with(study, "alpha", "beta", ComparisonOptions(by="bucket"))
     content = json.loads(made.as_json())
     lines = list(csv.DictReader(io.StringIO(made.as_csv())))
     assert tuple(lines[0]) == COLUMNS
@@ -104,21 +104,23 @@ def test_every_form_says_the_same(study):
 
 
 def test_a_slice_narrows_every_figure(study):
-    made = compare_runs(study, "alpha", "beta", grouping="relation", slice="relation:P19 or first(alpha)=1")
+    made = compare_with(
+        study, "alpha", "beta", ComparisonOptions(by="relation", slice="relation:P19 or first(alpha)=1")
+    )
     assert made.figures_at[5].n == 4 and {name: each.n for name, each in made.groups.items()} == {"P19": 3, "P50": 1}
     assert "follows from its definition" in made.conclusion, "a slice by ranks proves nothing"
-    assert "Inconclusive" in compare_runs(study, "alpha", "beta", slice="relation:P19").conclusion
+    assert "Inconclusive" in compare_with(study, "alpha", "beta", ComparisonOptions(slice="relation:P19")).conclusion
     with pytest.raises(BadInput, match="no question of these runs is in that slice"):
-        compare_runs(study, "alpha", "beta", slice="bucket:7")
+        compare_with(study, "alpha", "beta", ComparisonOptions(slice="bucket:7"))
 
 
 def test_by_saved_slices(study):
     with pytest.raises(Missing, match="no saved slices"):
-        compare_runs(study, "alpha", "beta", grouping="slice")
+        compare_with(study, "alpha", "beta", ComparisonOptions(by="slice"))
     saved_slices.save(study, "births", "relation:P19")
     saved_slices.save(study, "all of them", "not bucket:0")
     try:
-        made = compare_runs(study, "alpha", "beta", grouping="slice")
+        made = compare_with(study, "alpha", "beta", ComparisonOptions(by="slice"))
         assert {name: each.n for name, each in made.groups.items()} == {"births": 3, "all of them": 7}
         assert made.names["births"] == "births (relation:P19)"
     finally:
@@ -127,12 +129,12 @@ def test_by_saved_slices(study):
 
 def test_what_cannot_be_is_refused(study):
     with pytest.raises(BadInput, match="k is 99"):
-        compare_runs(study, "alpha", "beta", 99)
+        compare_with(study, "alpha", "beta", ComparisonOptions(k=99))
     with pytest.raises(BadInput, match="must be one of relation, bucket, slice"):
-        compare_runs(study, "alpha", "beta", grouping="colour")
+        compare_with(study, "alpha", "beta", ComparisonOptions(by="colour"))
     with pytest.raises(Missing, match="nobody"):
-        compare_runs(study, "alpha", "nobody")
-    assert "compared on the 3" in " ".join(compare_runs(study, "short", "beta").notes).lower()
+        compare_with(study, "alpha", "nobody", ComparisonOptions())
+    assert "compared on the 3" in " ".join(compare_with(study, "short", "beta", ComparisonOptions()).notes).lower()
 
 
 @pytest.mark.parametrize(
@@ -151,7 +153,7 @@ def test_what_cannot_be_is_refused(study):
 )
 def test_the_sentence_follows_the_adjusted_verdict(study, low, high, p, said, left_out):
     """The interval is not adjusted and p is: where the two differ the sentence must not contradict itself."""
-    figures = compare_runs(study, "alpha", "beta").figures_at[5]
+    figures = compare_with(study, "alpha", "beta", ComparisonOptions()).figures_at[5]
     estimate = replace(figures.difference.estimate, value=0.076, low=low, high=high)
     found = replace(figures, difference=replace(figures.difference, estimate=estimate, p=0.03, p_adjusted=p))
     sentence = conclusion(found, "alpha", "beta", 8)
@@ -170,7 +172,7 @@ def test_the_sentence_follows_the_adjusted_verdict(study, low, high, p, said, le
 
 
 def test_the_conclusion_says_no_more_than_the_test(study):
-    made = compare_runs(study, "alpha", "beta")
+    made = compare_with(study, "alpha", "beta", ComparisonOptions())
     assert (
         "no significant difference between alpha and beta in the top 5" in made.conclusion
         and "says nothing about other collections" in made.reservation
@@ -188,7 +190,7 @@ def test_the_conclusion_says_no_more_than_the_test(study):
     write_run(clear, "good", ids, Hits(good, scores), {"retriever": "bm25"})
     write_run(clear, "bad", ids, Hits(np.tile(others, (len(ids), 1)).astype(np.int32), scores), {"retriever": "x"})
     for a, b in (("good", "bad"), ("bad", "good")):
-        found = compare_runs(clear, a, b, relevance="gold")
+        found = compare_with(clear, a, b, ComparisonOptions(relevance="gold"))
         assert "good finds a relevant passage in the top 5 more often than bad, by 100.0 points" in found.conclusion
         assert "p < 0.001" in found.conclusion and "only gold passages count" in found.reservation
     everything = Comparison.of_runs(*measure_all(clear, ("good", "bad"), "gold").values())
@@ -298,7 +300,7 @@ def test_the_html_report_needs_nothing_else_and_says_what_the_commands_say(study
     text = html_report(study)
     assert text.count("<!doctype html>") == 1 and not re.search(r'<(script|link|img)[^>]+(src|href)="?http', text)
     shown = unescape(re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL))
-    made = compare_runs(study, "alpha", "beta", grouping="relation")
+    made = compare_with(study, "alpha", "beta", ComparisonOptions(by="relation"))
     for table in made.tables():
         for row in table.texts():
             assert all(f"<td>{cell}</td>" in shown for cell in row), row
@@ -349,7 +351,7 @@ def test_the_report_says_what_labels_and_training_changed(small_demo):
     for (_, _, why), count in changes.changes.items():
         assert re.search(rf"<td[^>]*>{re.escape(why)}</td><td>{count:,}</td>", sections["training"])
     for name in ("noisy", "clean"):
-        made = compare_runs(small_demo, BEFORE, f"trained-{name}-dev")
+        made = compare_with(small_demo, BEFORE, f"trained-{name}-dev", ComparisonOptions())
         change = -made.figures_at[5].difference.estimate.percent[0]
         assert f"<td>{change:+.1f} (" in sections["training"]
         assert f"trained-{name}" in sections["conclusions"]
@@ -396,7 +398,7 @@ def test_the_command_prints_the_same_figures(study):
         assert done.exit_code == 0, done.output
         return done.output
 
-    made = compare_runs(study, "alpha", "beta", grouping="relation")
+    made = compare_with(study, "alpha", "beta", ComparisonOptions(by="relation"))
     assert json.loads(run("alpha", "beta", "--by", "relation", "--json")) == made.as_dict()
     assert run("alpha", "beta", "--by", "relation", "--csv") == made.as_csv()
     assert run("alpha", "beta", "--by", "relation", "--latex").strip() == made.as_latex().strip()

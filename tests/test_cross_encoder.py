@@ -20,7 +20,7 @@ from blindspot.backend.training.checkpoints import TrainingFolders
 from blindspot.backend.training.cross_encoder import CrossEncoderSettings, held_out_pairs, train, whole_lists
 from blindspot.backend.training.evaluators import PairEvaluator, mean_average_precision
 from blindspot.backend.training.examples import Example, hold_out
-from blindspot.backend.training.scoring import CrossEncoderScorer, LabelledPair, correct_base_rate, score, score_run
+from blindspot.backend.training.scoring import CrossEncoderScorer, LabelledPair, correct_base_rate, score_run
 from blindspot.backend.training.training_log import read_lines
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.records import Passage
@@ -80,15 +80,13 @@ def test_it_learns_is_calibrated_and_loads_anywhere(quick, tmp_path):
         8,
     )
     pairs = [(one.question, passage) for one in examples()[:3] for passage in (*one.positives, *one.negatives)]
-    given = score(tmp_path / "model", pairs, "cpu", precision="float32")
+    given = CrossEncoderScorer(tmp_path / "model", "cpu").score(pairs, precision="float32")
     plain = CrossEncoder(str(tmp_path / "model"), device="cpu").predict(
         [(question, f"{passage.title} [SEP] {passage.text}") for question, passage in pairs],
         activation_fn=torch.nn.Identity(),
     )
     np.testing.assert_allclose(given, 1 / (1 + np.exp(-(report["slope"] * plain + report["intercept"]))), atol=1e-6)
-    assert ((given >= 0) & (given <= 1)).all() and score(CrossEncoderScorer(tmp_path / "model", "cpu"), []).shape == (
-        0,
-    )
+    assert ((given >= 0) & (given <= 1)).all() and CrossEncoderScorer(tmp_path / "model", "cpu").score([]).shape == (0,)
     assert {path.suffix for path in (tmp_path / "model").rglob("*") if path.is_file()} == {
         ".json",
         ".jsonl",
@@ -158,7 +156,7 @@ def test_probabilities_hold_for_whole_lists(quick, tmp_path):
     share = len(lists) / len(pairs)
     assert (report["pairs"], report["positives"]) == (len(pairs), len(lists)) and share < 0.06
     assert report["base_rate"] == pytest.approx(share)
-    assert score(tmp_path / "model", pairs, "cpu").mean() == pytest.approx(share, rel=0.05)
+    assert CrossEncoderScorer(tmp_path / "model", "cpu").score(pairs).mean() == pytest.approx(share, rel=0.05)
 
 
 def test_lists_are_whole_and_as_many_as_fit():
@@ -369,8 +367,9 @@ def test_a_runs_passages_are_judged_once(quick, indexed_study, tmp_path):
     assert 0 < first["scored"] < wanted and first["scored"] + again["scored"] == again["kept"] == wanted
     question = study.questions.get(run.question_ids[0])
     passage = study.corpus.passage(int(run.hits.ordinals[0, 0]))
+    scorer = CrossEncoderScorer(study.path("models", "judge"), "cpu")
     kept = ScoreStore.open(study, "judge")([(question.id, passage.id)])[question.id, passage.id]
-    assert kept == pytest.approx(score(study.path("models", "judge"), [(question.text, passage)], "cpu")[0], abs=1e-6)
+    assert kept == pytest.approx(scorer.score([(question.text, passage)])[0], abs=1e-6)
 
 
 def test_a_training_is_sized_from_steps_that_were_tried(bert):

@@ -15,7 +15,6 @@ from blindspot.backend.core.declared import (
     Field,
     build_settings,
     declared_settings,
-    markdown_table,
     named_settings,
     settings_class,
     toml_section,
@@ -88,8 +87,6 @@ def test_what_is_read_from_a_declaration():
     assert toml_section(Small, {"words": "many"}) == (
         'rate = 0.5      # How fast\nwords = "many"  # How many words\nfast = true     # Hurry\n'
     )
-    assert "| `rate` | `0.5` | a number above 0 and at most 1 | How fast |" in markdown_table(Small)
-    assert "| `words` | `few` | few, many | How many words |" in markdown_table(Small)
 
 
 @settings_class

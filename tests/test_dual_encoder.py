@@ -119,11 +119,11 @@ def test_the_best_checkpoint_is_kept(bert, tmp_path, monkeypatch):
     """Scripted ranks: the second of three checkpoints is best, and its weights are kept."""
     script, seen = iter([9.0, 5.0, 2.0, 4.0]), []
 
-    def measure(model, *_):
+    def measure(self, model, *_, **named):
         seen.append({name: weight.clone() for name, weight in model.state_dict().items()})
         return {"average_rank": next(script), "first": 0.0}
 
-    monkeypatch.setattr(evaluators, "measure_on_pool", measure)
+    monkeypatch.setattr(evaluators.RankEvaluator, "__call__", measure)
     made = quick(bert, tmp_path / "model")
     assert (made.best_step, made.average_rank, made.steps) == (4, 2.0, 6)
     kept = load_encoder(EncoderSettings(model=str(tmp_path / "model")), "cpu").model.state_dict()
@@ -133,7 +133,9 @@ def test_the_best_checkpoint_is_kept(bert, tmp_path, monkeypatch):
 
 def test_it_stops_when_nothing_gets_better(bert, tmp_path, monkeypatch):
     script = iter([9.0, 5.0, 6.0, 6.0, 1.0])
-    monkeypatch.setattr(evaluators, "measure_on_pool", lambda *_: {"average_rank": next(script), "first": 0.0})
+    monkeypatch.setattr(
+        evaluators.RankEvaluator, "__call__", lambda *_, **named: {"average_rank": next(script), "first": 0.0}
+    )
     made = quick(bert, tmp_path / "model", steps=20, patience=2)
     assert (made.best_step, made.steps) == (2, 6)
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from benchmarks.denoising.planted import prepared
+from benchmarks.encyclopedia_study import prepared
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.encyclopedia import SECOND_DATASET

@@ -318,8 +318,8 @@ def test_thresholds_keep_their_aims_on_fresh_questions():
     for _ in range(200):
         probability = rng.beta(0.3, 2.5, size=8000)
         truth, questions = rng.random(8000) < probability, np.repeat(np.arange(400), 20)
-        drop = thresholds.drop_threshold(probability, truth, questions, 0.01)
-        add = thresholds.add_positive_threshold(probability, truth, questions, 0.9)
+        drop = thresholds.find_threshold(probability, truth, questions, 0.01, "below")
+        add = thresholds.find_threshold(probability, truth, questions, 0.9, "above")
         assert drop.value is not None
         below = np.searchsorted(fresh, drop.value)
         missed["drop"] += sums[below] / below > 0.01
@@ -331,7 +331,7 @@ def test_thresholds_keep_their_aims_on_fresh_questions():
 
 def test_an_aim_out_of_reach_gives_no_threshold():
     truth, questions = np.zeros(100, bool), np.repeat(np.arange(10), 10)
-    assert thresholds.add_positive_threshold(np.linspace(0, 1, 100), truth, questions, 0.95).value is None
+    assert thresholds.find_threshold(np.linspace(0, 1, 100), truth, questions, 0.95, "above").value is None
 
 
 # In a study

@@ -12,12 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blindspot.backend.core.runs import run_name_of
-from blindspot.backend.data.formats import formats
-from blindspot.backend.data.formats.dpr_results import write_results
-from blindspot.backend.data.formats.trec import strictly_decreasing_scores, write_run
+from blindspot.backend.data.formats import dpr_results, formats, trec
+from blindspot.backend.data.formats.trec import strictly_decreasing_scores
 from blindspot.db.errors import Refused
 from blindspot.db.records import Passage, Question
 from tests.studies import births, make_study, people
+
+
+def write_run(path, name, question_ids, passage_ids, scores) -> int:
+    """Write a TREC run; a row of ids may be shorter than the row of scores."""
+    hits = [
+        [(Passage(id, "", ""), score, False) for id, score in zip(ids, row)]
+        for ids, row in zip(passage_ids, scores, strict=True)
+    ]
+    return trec.write(path, name, zip([Question(id, "?") for id in question_ids], hits, strict=True)).rows
 
 
 def test_a_trec_run_is_read_in_our_order_by_other_tools(tmp_path):
@@ -86,7 +94,7 @@ def test_dpr_results(tmp_path):
         (Question("q", "Who?", ("a", "é")), [(passage, np.float32(79.5), np.bool_(True))]),
         (Question("r", "Why?"), []),
     ]
-    assert write_results(tmp_path / "out.json", iter(entries)) == 2
+    assert dpr_results.write(tmp_path / "out.json", "run", iter(entries)).rows == 2
     assert json.loads((tmp_path / "out.json").read_text()) == [
         {
             "question": "Who?",
@@ -97,5 +105,5 @@ def test_dpr_results(tmp_path):
         },
         {"question": "Why?", "answers": [], "ctxs": []},
     ]
-    write_results(tmp_path / "none.json", [])
+    dpr_results.write(tmp_path / "none.json", "run", [])
     assert json.loads((tmp_path / "none.json").read_text()) == []

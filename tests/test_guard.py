@@ -135,11 +135,11 @@ def test_a_long_body_is_refused_whether_it_says_so_or_not():
 def test_a_flood_of_one_address_is_refused_for_a_while():
     now = [0.0]
     rate = RequestRate(3, 0.5, lambda: now[0])
-    assert [rate.take_tokens("a") for _ in range(4)] == [0, 0, 0, 2.0] and rate.take_tokens("b") == 0
+    assert [rate.take_token("a") for _ in range(4)] == [0, 0, 0, 2.0] and rate.take_token("b") == 0
     now[0] = 1.9
-    assert rate.take_tokens("a") == pytest.approx(0.1)
+    assert rate.take_token("a") == pytest.approx(0.1)
     now[0] = 2.0
-    assert rate.take_tokens("a") == 0 and rate.take_tokens("a") == 2.0
+    assert rate.take_token("a") == 0 and rate.take_token("a") == 2.0
     client = TestClient(application(rate=RequestRate(2, 0.001)), "http://localhost")
     assert [client.get("/").status_code for _ in range(3)] == [200, 200, 429]
     assert int(client.get("/").headers["Retry-After"]) > 500
@@ -148,7 +148,7 @@ def test_a_flood_of_one_address_is_refused_for_a_while():
 def test_a_rate_remembers_a_bounded_number_of_addresses():
     rate = RequestRate(1, 1)
     for number in range(guard.ADDRESSES_REMEMBERED + 100):
-        rate.take_tokens(f"address {number}")
+        rate.take_token(f"address {number}")
     assert len(rate._buckets) == guard.ADDRESSES_REMEMBERED
 
 

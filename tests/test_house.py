@@ -200,7 +200,6 @@ def test_every_third_party_import_is_required():
         "sentence_transformers": "sentence-transformers", "faiss": "faiss-cpu", "huggingface_hub": "huggingface-hub", "jnius": "pyjnius",
         "jnius_config": "pyjnius", "sqlite_utils": "sqlite-utils", "sklearn": "scikit-learn", "umap": "umap-learn",
         "prometheus_client": "prometheus-client", "markdown_it": "markdown-it-py", "ir_datasets": "ir-datasets",
-        "qdrant_client": "qdrant-client",
     }  # fmt: skip
     own = set(MAY_IMPORT) | {"tests", "benchmarks"}
     used = (
@@ -208,8 +207,7 @@ def test_every_third_party_import_is_required():
         - set(sys.stdlib_module_names)
         - own
     )
-    pinned = {**pins("requirements.txt"), **pins("requirements-stores.txt")}
-    missing = {name for name in used if names.get(name, name) not in pinned}
+    missing = {name for name in used if names.get(name, name) not in pins("requirements.txt")}
     assert not missing
 
 

@@ -97,9 +97,9 @@ def test_weighted_with_exact_scores_equals_scoring_every_passage(indexed_study):
     hybrid = Hybrid(indexed_study, "tiny", "weighted", weight=0.3, device="cpu")
     hybrid.depth = 7
     everything = np.tile(np.arange(len(indexed_study.corpus), dtype=np.int32), (len(texts), 1))
-    full = BM25(indexed_study).score(texts, everything) + np.float32(0.3) * Dense(indexed_study, "tiny", "cpu").score(
-        texts, everything
-    )
+    dense = Dense(indexed_study, "tiny", "cpu")
+    by_dense = dense.score_vectors(dense.encode(texts), everything)
+    full = BM25(indexed_study).score(texts, everything) + np.float32(0.3) * by_dense
     joined = union_rows(*hybrid.both_lists(texts))
     found = hybrid.search(texts, 5)
     for row in range(len(texts)):

@@ -10,7 +10,7 @@ from blindspot.backend.core.copying import copy_study
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_judge import learn_judge
 from blindspot.backend.judges.imported import import_judgements
-from blindspot.backend.judges.judge import judge_kind_of, judges_of
+from blindspot.backend.judges.judge import judge_kind_of, judges_of, new_model_folder
 from blindspot.backend.judges.measuring import measurable_judges, measure_judges
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import audit, audited_pairs
@@ -19,7 +19,6 @@ from blindspot.backend.judging.labels_io import import_labels
 from blindspot.backend.judging.settings import ArmShares
 from blindspot.backend.retrieval import bm25
 from blindspot.backend.retrieval.retrieve import retrieve
-from blindspot.backend.training.checkpoints import new_model_folder
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels

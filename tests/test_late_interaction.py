@@ -74,11 +74,6 @@ def test_scores_and_order_are_those_of_the_librarys_maxsim(made):
         np.testing.assert_allclose(hits.scores[row], expected[row][hits.ordinals[row]], rtol=1e-5)
         again = top_k(hits.ordinals[row][None], hits.scores[row][None], hits.k)
         assert again.ordinals[0].tolist() == hits.ordinals[row].tolist()
-    all_rows = np.tile(np.arange(len(study.corpus), dtype=np.int32), (len(QUESTIONS), 1))
-    all_rows[1, 3] = -1
-    scores = every.score(QUESTIONS, all_rows)
-    assert scores[1, 3] == -np.inf
-    np.testing.assert_allclose(np.delete(scores, 3, 1), np.delete(expected, 3, 1), rtol=1e-5)
 
 
 def test_candidates_are_those_of_the_pooled_vectors_and_keep_their_exact_scores(made):

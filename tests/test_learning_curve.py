@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.evaluation.comparison import Comparison, measure
-from blindspot.backend.judges.feature_judge import settled_labels
 from blindspot.backend.judging.batches import batch_of_pairs
 from blindspot.backend.retrieval import bm25, dense
 from blindspot.backend.retrieval.retrieve import retrieve
@@ -24,7 +22,6 @@ from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.queue import Queue
-from blindspot.db.records import Hits
 from tests.studies import births, make_study, people, tiny_bert
 from tests.training_studies import copied
 
@@ -105,33 +102,9 @@ def test_a_point_says_what_it_measured_and_with_what(study, told):
     questions = study.questions.with_ids(reranked.question_ids)
     assert np.array_equal(reranked.answers(), match_run(study.corpus, questions, reranked.hits.ordinals))
     assert not np.array_equal(reranked.answers(), answers)  # reordered
-    dense_run = retrieve(study, "dense", encoder="tiny", split="dev", k=20)
-    assert point.base_adapter.value == pytest.approx(np.asarray(dense_run.answers()).any(axis=1).mean())
     assert point.inputs == {"train": "bm25-train", "dev": "bm25-dev", "retriever": "bm25", "encoder": "tiny"}
     assert point.settings["seed"] == 0 and point.settings["judge"]["depth"] == 10
-    assert point.settings["adapter"]["scale"] == 20.0 and point.relevance == "answers"
-
-
-def test_the_encoders_run_over_dev_stands_for_a_search_unless_the_index_is_newer(own, monkeypatch):
-    run = retrieve(own, "dense", encoder="tiny", split="dev", k=20)
-    # The same hits, with the questions in another order and with some more.
-    more = retrieve(own, "dense", encoder="tiny", split="train", k=20)
-    ids = [*run.question_ids[::-1], *more.question_ids]
-    pairs = ((run.hits.ordinals, more.hits.ordinals), (run.hits.scores, more.hits.scores))
-    both = Hits(*(np.concatenate([dev[::-1], train]) for dev, train in pairs))
-    write_run(own, "all", ids, both, {"kind": "dense", "retriever": "tiny"})
-    searched = []
-    original = curve_bench.Dense.search_vectors
-    monkeypatch.setattr(curve_bench.Dense, "search_vectors", lambda *a, **k: searched.append(1) or original(*a, **k))
-
-    def successes():
-        return curve_bench.CurveBench(own, curve_inputs(own), 0, None).base_encoder_successes
-
-    from_run = successes()
-    assert not searched and np.array_equal(from_run, np.asarray(run.answers()).any(axis=1))
-    path = own.path("indexes", "tiny", "manifest.json")
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"made": "2999-01-01T00:00:00Z"}))
-    assert np.array_equal(successes(), from_run) and searched
+    assert point.relevance == "answers"
 
 
 def test_a_point_counts_the_labels_that_it_learned_from(told):
@@ -143,26 +116,6 @@ def test_a_point_counts_the_labels_that_it_learned_from(told):
     assert first.scopes["judged"].model == "prior"
     assert first.scopes["all"].questions == TRAIN and first.scopes["all"].model == "ensemble"
     assert point.scopes["judged"].model == "ensemble"
-
-
-def test_an_adapter_learns_from_enough_questions_only(study, told, monkeypatch):
-    _, point = told
-    assert point.scopes["judged"].adapter == point.base_adapter  # 12 questions
-    assert point.scopes["all"].adapter is None
-    bench = curve_bench.CurveBench(study, curve_inputs(study), 0, None)
-    by_people = settled_labels(bench.consensus(bench.labels.last_event))
-    lists, _, truth, _ = bench.training_lists("all", by_people)
-    calls = []
-    original = curve_bench.learn_map
-    monkeypatch.setattr(curve_bench, "learn_map", lambda *a: calls.append(a[0]) or original(*a))
-    monkeypatch.setattr(curve_bench, "ADAPTER_QUESTIONS", 30)
-    found = bench.adapter_successes(lists, truth, by_people)
-    assert len(calls[0]) == 30 and found.shape == (40,)
-    # A passage that people call positive is one, and gold stays.
-    row = study.corpus.ordinals(p for p, _ in listed(study, "P19.train.0")[:3])
-    expected = {row[p] for p, holds in listed(study, "P19.train.0")[:3] if holds}
-    gold = set(study.corpus.ordinals(study.questions.get("P19.train.0").gold).values())
-    assert set(calls[0].positives[0].tolist()) - {-1} == expected | gold
 
 
 def test_the_changed_pairs_are_those_whose_role_the_labels_changed(study, told):
@@ -194,9 +147,8 @@ def test_dev_never_trains(own, monkeypatch):
         labels = {p: "positive" for p, _ in listed(study, question, "bm25-dev")}
         say(study, question, labels | dict.fromkeys(study.questions.get(question).gold, "negative"))
     taught = []
-    for module, name in ((curve_bench, "fit_ranker"), (curve_bench, "learn_map")):
-        original = getattr(module, name)
-        monkeypatch.setattr(module, name, lambda *a, original=original: taught.append(a[0]) or original(*a))
+    original = curve_bench.fit_ranker
+    monkeypatch.setattr(curve_bench, "fit_ranker", lambda *a: taught.append(a[0]) or original(*a))
     lists_seen = []
     original_lists = curve_bench.CurveBench.training_lists
 
@@ -212,7 +164,6 @@ def test_dev_never_trains(own, monkeypatch):
     assert after.new_labels == 0 and after.authors == {}
     for scope in before.scopes:
         assert after.scopes[scope].reranker == before.scopes[scope].reranker
-        assert after.scopes[scope].adapter == before.scopes[scope].adapter
         assert (after.scopes[scope].answered, after.scopes[scope].lost) == (0, 0)
     assert is_point_due(study) is None  # labels of dev call for no point
 
@@ -313,15 +264,14 @@ def test_what_lacks_is_said_with_its_command(tmp_path):
         curve_inputs(study, train="mine")
 
 
-def test_without_a_dense_index_there_is_no_adapter(tmp_path):
+def test_a_point_needs_no_dense_index(tmp_path):
     passages = people(60)
     study = make_study(tmp_path / "s", passages, [*births(passages, "train")[:15], *births(passages, "dev")[15:]])
     bm25.build_index(study, threads=1)
     for split in ("train", "dev"):
         retrieve(study, "bm25", split=split, k=10)
     point = add_point(study)
-    assert point.inputs["encoder"] is None and point.base_adapter is None
-    assert all(learned.adapter is None for learned in point.scopes.values())
+    assert point.inputs["encoder"] is None and point.scopes["all"].questions > 0
 
 
 def test_the_command_line_adds_a_point_and_says_what_labels_changed(study, told):
@@ -337,7 +287,6 @@ def test_the_command_line_adds_a_point_and_says_what_labels_changed(study, told)
     assert "40 questions of dev by answers, 95% intervals" in found.output
     made = run.invoke(app, ["judge", "curve", "--json", "--study", str(study.folder)])
     assert made.exit_code == 0, made.output
-    import json
 
     points = json.loads(made.output[made.output.index("[") :])
     assert points[-1]["reason"] == "asked" and points[-1]["scopes"]["judged"]["reranker"]["n"] == 40

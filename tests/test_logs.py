@@ -24,7 +24,7 @@ from blindspot.backend.checking.golden_sets import (
     study_from_log,
 )
 from blindspot.backend.checking.jobs import import_retrieval_log
-from blindspot.backend.checking.log_words import precision_words
+from blindspot.backend.checking.words import log_precision_words
 from blindspot.backend.core import jobs
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.study import Study
@@ -317,7 +317,7 @@ def test_a_judged_log_has_its_own_precision_and_unanswered_questions(judged):
     assert found.precision.low < found.precision.value < found.precision.high
     none = [f"span{i}" for i, ids in enumerate(asked) if not any(map(answers, ids))]
     assert found.unanswered.mean == pytest.approx(len(none) / len(asked)) and set(found.examples) <= set(none)
-    assert "of the first 5 chunks answer" in precision_words(found)
+    assert "of the first 5 chunks answer" in log_precision_words(found)
 
 
 def test_fields_are_conditions_and_candidates_of_the_finder(judged):
@@ -422,7 +422,7 @@ def test_the_page_of_a_log_leads_from_the_first_question_to_the_golden_set(tmp_p
     People(judged.labels_path).add("lea", "lead")
     page = Page(judged.folder, "check", "lea")
     found = log_precision(judged)
-    assert precision_words(found) in page.text and "The whole sample is judged." in page.text
+    assert log_precision_words(found) in page.text and "The whole sample is judged." in page.text
     assert judged.questions.get(found.examples[0]).text in page.text
     assert len(page.app.get("download_button")) == 4
 

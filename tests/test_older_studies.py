@@ -14,7 +14,7 @@ from blindspot.backend.core import jobs
 from blindspot.backend.core.manifest import MANIFEST, write_manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.summary import summary
-from blindspot.backend.evaluation.comparison_report import compare_runs
+from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_with
 from blindspot.backend.evaluation.report import report
 from blindspot.backend.judges.feature_judge import judge_run
 from blindspot.backend.judges.judge import judges_of
@@ -85,7 +85,7 @@ def test_it_is_searched_judged_and_trained(study):
     for encoder in ("first-model", "second-model"):
         dense.build_index(study, encoder, device="cpu")
         retrieve(study, "dense", encoder=encoder, split="dev", k=10, device="cpu")
-    assert compare_runs(study, "first-model-dev", "second-model-dev", 5).figures_at[5].n == 8
+    assert compare_with(study, "first-model-dev", "second-model-dev", ComparisonOptions(k=5)).figures_at[5].n == 8
 
 
 def _renamed(study, name):

@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from blindspot.app.commands.options import takes_settings
-from blindspot.backend.core.declared import Field, markdown_table, settings_class
+from blindspot.backend.core.declared import Field, declared_settings, settings_class, value_text
 from blindspot.backend.core.settings import BM25Settings, EncoderSettings, HybridSettings
 from blindspot.backend.reader.settings import ReaderSettings
 from blindspot.backend.recipes.settings import RecipeSettings
@@ -121,6 +121,18 @@ def test_a_form_field_comes_from_the_declaration():
 def test_the_tables_of_the_docs_are_the_declarations(page, kind):
     """`python -m tests.test_options` rewrites the tables."""
     assert table_of(page, kind) == markdown_table(kind), "run: python -m tests.test_options"
+
+
+def markdown_table(kind: type) -> str:
+    """The settings of a class as a Markdown table."""
+    rows = ["| setting | default | accepts | what it does |", "|---|---|---|---|"]
+    for name, setting in declared_settings(kind).items():
+        if setting.kind in (int, float, bool, str):
+            default = "" if setting.default is None else f"`{value_text(setting.default)}`"
+            rows.append(
+                f"| `{name}` | {default} | {setting.accepted_values.removeprefix('one of ')} | {setting.help} |"
+            )
+    return "\n".join(rows)
 
 
 def marked(kind: type) -> re.Pattern[str]:

@@ -18,7 +18,7 @@ from plotly.subplots import make_subplots
 
 from blindspot.backend.core.result_table import ResultTable, latex_escaped, latex_tables
 from blindspot.backend.evaluation.comparison import measure_all
-from blindspot.backend.evaluation.comparison_report import compare_runs
+from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_with
 from blindspot.backend.evaluation.panel import Panel, frequency_curves, relation_table
 from blindspot.backend.evaluation.panel_report import frequency_figures, frequency_rows, relation_figures, relation_rows
 from blindspot.backend.evaluation.paper_plots import COLUMN, DPI, FORMS, paper_plot
@@ -142,7 +142,7 @@ def test_every_row_of_an_exported_table_has_the_columns_of_its_head(panel):
     curves, table = frequency_curves(panel, 5), relation_table(panel, 5)
     runs = list(panel.runs)
     made = [latex_tables([relation_rows(table, runs), frequency_rows(curves, runs)], [])]
-    made.append(compare_runs(panel.study, "alpha", "beta", 5, "relation").as_latex())
+    made.append(compare_with(panel.study, "alpha", "beta", ComparisonOptions(k=5, by="relation")).as_latex())
     found = [
         (spec, [line for line in body.splitlines() if line.endswith("\\\\")])
         for spec, body in re.findall(r"\\begin{tabular}{(\w+)}(.*?)\\end{tabular}", "".join(made), re.DOTALL)
@@ -170,7 +170,7 @@ def test_a_paper_with_an_exported_table_and_figure_compiles(panel, plots, tmp_pa
     paper = [
         "\\documentclass{article}\\usepackage{booktabs,graphicx}\\begin{document}",
         latex_tables(tables, [HOSTILE]),
-        compare_runs(panel.study, "alpha", "beta", 5, "relation").as_latex(),
+        compare_with(panel.study, "alpha", "beta", ComparisonOptions(k=5, by="relation")).as_latex(),
         "\\begin{figure}\\includegraphics[width=\\columnwidth]{curve.pdf}\\end{figure}\\end{document}",
     ]
     (tmp_path / "paper.tex").write_text("\n".join(paper), encoding="utf-8")

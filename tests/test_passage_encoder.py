@@ -33,7 +33,8 @@ def settings(bert, **changed):
 
 
 def encoded(encoder, tokens=200, precision="float32"):
-    many = PassageEncoder(encoder, precision, tokens_per_batch=tokens)
+    many = PassageEncoder(encoder, precision)
+    many.tokens = tokens
     return many, many.encode(many.tokenise(PASSAGES)).numpy()
 
 
@@ -90,7 +91,8 @@ def test_what_the_fast_way_does_not_fit_goes_the_plain_way(bert, monkeypatch, re
 
 
 def test_what_stands_in_the_block_beside_it_changes_no_vector(bert):
-    many = PassageEncoder(load_encoder(settings(bert), "cpu"), "float32", tokens_per_batch=300)
+    many = PassageEncoder(load_encoder(settings(bert), "cpu"), "float32")
+    many.tokens = 300
     whole = many.encode(many.tokenise(PASSAGES)).numpy().astype(np.float32)
     alone = [many.encode(many.tokenise([passage])).numpy()[0].astype(np.float32) for passage in PASSAGES]
     np.testing.assert_allclose(whole, alone, atol=2e-3)
@@ -151,7 +153,8 @@ def test_whatever_fails_beside_the_model_ends_the_work(bert, where):
 
 
 def test_blocks_are_written_in_order_and_progress_counts_inside_them(bert):
-    many, written, told = PassageEncoder(load_encoder(settings(bert), "cpu"), "float32", tokens_per_batch=1), [], []
+    many, written, told = PassageEncoder(load_encoder(settings(bert), "cpu"), "float32"), [], []
+    many.tokens = 1
     many.encode_blocks(
         [4, 0],
         lambda block: PASSAGES[block : block + 2],

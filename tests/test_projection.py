@@ -163,6 +163,15 @@ def test_nearest_is_scikit_learns_over_several_blocks(similarity, metric, monkey
     np.testing.assert_allclose(found.similarity, expected, atol=2e-3)
 
 
+def test_nearest_by_product_is_a_plain_product():
+    vectors = np.random.default_rng(0).normal(size=(12_000, 8)).astype(np.float16)
+    values = vectors.astype(np.float64) @ vectors[7].astype(np.float64)
+    values[7] = -np.inf
+    found = nearest_rows(vectors[7:8], vectors, 5, "dot", excluded_rows=np.array([7]))
+    assert found.rows[0].tolist() == np.argsort(-values)[:5].tolist()
+    assert found.similarity[0] == pytest.approx(np.sort(values)[::-1][:5], abs=1e-3)
+
+
 def test_equal_neighbours_are_ordered_by_row_and_a_row_is_not_its_own():
     vectors = np.tile([[1.0, 0.0]], (6, 1))
     assert nearest_rows(vectors[:1], vectors, 3, excluded_rows=np.array([0])).rows.tolist() == [[1, 2, 3]]

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from blindspot.app.commands import indexes
 from blindspot.app.commands.indexes import encoder_app
 from blindspot.backend.core.settings import EncoderSettings, add_encoder
 from blindspot.backend.retrieval import dense, live
@@ -109,22 +108,6 @@ def test_encoder_add_takes_prompts_and_warns_without(study, models):
     given = ("--question-prompt", "query: ", "--passage-prompt", "passage: ")
     said = added(study, "given", "--model", str(models / "e5-small-v2"), *given)
     assert "Warning" not in said and study.settings.encoders["given"].passage_prompt == "passage: "
-
-
-def test_encoder_add_asks_in_a_terminal(study, models, monkeypatch):
-    import typer
-
-    monkeypatch.setattr(indexes, "_can_ask", lambda: True)
-    asked = []
-
-    def prompt(text, default="", **_):
-        asked.append(text)
-        return default
-
-    monkeypatch.setattr(typer, "prompt", prompt)
-    said = added(study, "asked", "--model", str(models / "e5-small-v2"))
-    assert len(asked) == 2 and "Text before each question" in asked[0]
-    assert study.settings.encoders["asked"].question_prompt == "query: " and "Warning" not in said
 
 
 @pytest.mark.parametrize(

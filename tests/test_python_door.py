@@ -14,7 +14,7 @@ import pytest
 
 import blindspot
 from blindspot.additions import StudyAdditions
-from blindspot.backend.evaluation.comparison_report import compare_runs
+from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_with
 from blindspot.contents import StudyContents
 from blindspot.measuring import StudyMeasures
 from blindspot.opened import OpenedStudy
@@ -120,7 +120,7 @@ def test_success_of_each_question_is_a_number(study):
 
 def test_frames_are_what_the_commands_print(study):
     frame = study.compare("bm25-dev", "minilm-dev", k=5, by="relation")
-    made = compare_runs(study.study, "bm25-dev", "minilm-dev", 5, "relation")
+    made = compare_with(study.study, "bm25-dev", "minilm-dev", ComparisonOptions(k=5, by="relation"))
     line = frame[(frame["group"] == "all") & (frame["k"] == 5)].iloc[0]
     assert (line["a"], line["b"], line["p"]) == pytest.approx(
         (made.figures_at[5].a.value, made.figures_at[5].b.value, made.figures_at[5].difference.p)

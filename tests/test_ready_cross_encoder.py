@@ -6,54 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from blindspot.backend.core.manifest import read_json
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.retrieval import bm25
 from blindspot.backend.retrieval.retrieve import retrieve
-from blindspot.backend.training.checkpoints import TrainingFolders
-from blindspot.backend.training.cross_encoder import CrossEncoderSettings, train
 from blindspot.backend.training.ready_cross_encoder import add_cross_encoder
-from blindspot.backend.training.scoring import CrossEncoderScorer, score, score_run
-from blindspot.backend.training.training_log import read_lines
+from blindspot.backend.training.scoring import CrossEncoderScorer, score_run
 from blindspot.db.errors import Missing, Refused
 from tests.studies import births, make_study, people, tiny_bert
-from tests.training import examples, start
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def test_a_mean_pooled_head_learns_and_loads_anywhere(tmp_path):
-    """The score is a linear function of the mean of the token vectors, and the folder is the library's."""
-    from sentence_transformers import CrossEncoder
-
-    settings = CrossEncoderSettings(
-        head="mean", batch=8, steps=60, evaluate_every=30, held_out=8, learning_rate=3e-3, tokens=64, negatives=2,
-        precision="float32",
-    )  # fmt: skip
-    model = start(tmp_path / "bert").model
-    train(model, examples(), TrainingFolders(tmp_path / "model", tmp_path / "working", "cpu"), settings)
-    losses = [line["loss"] for line in read_lines(tmp_path / "model") if "loss" in line]
-    assert np.mean(losses[-5:]) < np.mean(losses[:5])
-    anywhere = CrossEncoder(str(tmp_path / "model"), device="cpu")
-    one = examples()[0]
-    pairs = [(one.question, passage) for passage in (*one.positives, *one.negatives)]
-    texts = [(question, f"{p.title} [SEP] {p.text}") for question, p in pairs]
-    plain = anywhere.predict(texts, activation_fn=torch.nn.Identity())
-    features = anywhere.preprocess(texts)
-    with torch.no_grad():
-        hidden = (
-            anywhere[0]
-            .model(**{k: features[k] for k in ("input_ids", "attention_mask", "token_type_ids")})
-            .last_hidden_state
-        )
-        mask = features["attention_mask"][:, :, None]
-        mean = (hidden * mask).sum(1) / mask.sum(1)
-        expected = (mean @ anywhere[2].linear.weight.T + anywhere[2].linear.bias)[:, 0]
-    np.testing.assert_allclose(plain, expected.numpy(), atol=1e-4)
-    report = read_json(tmp_path / "model" / "calibration.json")
-    given = score(tmp_path / "model", pairs, "cpu", precision="float32")
-    np.testing.assert_allclose(given, 1 / (1 + np.exp(-(report["slope"] * plain + report["intercept"]))), atol=1e-5)
 
 
 def ready(folder, labels=1):
@@ -91,7 +53,8 @@ def test_a_ready_cross_encoder_judges_without_training(copy):
     plain = add_cross_encoder(copy, "plain", str(folder), device="cpu")
     assert plain["calibration"] is None and plain["pairs"] == 0
     passage = copy.corpus.passage(0)
-    given = score(copy.path("models", "plain"), [("Who?", passage)], "cpu", precision="float32")
+    scorer = CrossEncoderScorer(copy.path("models", "plain"), "cpu")
+    given = scorer.score([("Who?", passage)], precision="float32")
     logit = CrossEncoder(str(folder), device="cpu").predict(
         [("Who?", f"{passage.title} [SEP] {passage.text}")], activation_fn=torch.nn.Identity()
     )

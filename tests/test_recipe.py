@@ -257,7 +257,7 @@ def test_the_command(whole, monkeypatch):
     import typer
     from typer.testing import CliRunner
 
-    from blindspot.app.commands.recipe import rocketqa
+    from blindspot.app.commands.train import rocketqa
 
     monkeypatch.setattr(
         RecipeSettings,

@@ -292,7 +292,7 @@ def test_by_saved_slices(with_run):
     save(with_run, "births", "relation:P19")
     save(with_run, "found late", "first(bm25)>1 and first(bm25)<=3")
     made = report(with_run, by="slice", ks=(3,)).runs[0]
-    assert [(group.key, group.n, group.success[3].value) for group in made.groups] == [
+    assert [(group.key, group.n, group.at[3].value) for group in made.groups] == [
         ("births", 2, 1.0),
         ("found late", 2, 1.0),
     ]
@@ -303,7 +303,7 @@ def test_by_relation_without_relations_says_so(tmp_path):
     """A plain questions file, or a results file alone, names no relations; the note says how to get them."""
     from dataclasses import replace
 
-    from blindspot.backend.evaluation.comparison_report import compare_runs
+    from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_with
 
     study = Study.create(tmp_path / "plain")
     with CorpusWriter(study.folder / "corpus.db") as writer:
@@ -317,7 +317,8 @@ def test_by_relation_without_relations_says_so(tmp_path):
     assert "no question has a relation" in shown and "--questions FILE" in shown
     assert "no question has a relation" not in rendered(report(study, ["one"]))
     assert any(
-        "No question has a relation" in note for note in compare_runs(study, "one", "two", grouping="relation").notes
+        "No question has a relation" in note
+        for note in compare_with(study, "one", "two", ComparisonOptions(by="relation")).notes
     )
 
 

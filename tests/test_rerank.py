@@ -22,8 +22,6 @@ from blindspot.backend.service.api import make_api
 from blindspot.backend.service.service import Service
 from blindspot.db.errors import Refused
 from tests.studies import births, make_study, people, tiny_bert
-from tests.ties import first as first_hits
-from tests.ties import same_ranking
 
 NAME = "rerank:meaning"
 K = 10
@@ -91,45 +89,6 @@ def test_it_reranks_what_hybrid_retrieval_found(study):
     assert run.manifest["over"]["method"] == "weighted" and run.manifest["over"]["weight"] == 2.0
     judge = FeatureJudge(study, "over-hybrid")
     assert judge.about["retriever_name"] == "hybrid:tiny"
-
-
-def test_a_hybrid_fuses_a_reranked_list_like_any_other(study):
-    from blindspot.backend.retrieval.hybrid import reciprocal_rank_fusion
-    from blindspot.backend.retrieval.retriever import kind_of_run
-
-    run = retrieve(study, "hybrid", encoder="tiny", first=NAME, split="dev", k=K)
-    assert run.manifest["sparse"]["retriever"] == NAME and run.manifest["method"] == "rrf"
-    assert run.manifest["name"] == "hybrid-rerank-meaning-tiny-dev"
-    texts = [question.text for question in study.questions.with_ids(run.question_ids)]
-    depth = run.manifest["depth"]
-    both = expected(study, texts, depth), Dense(study, "tiny", "cpu").search(texts, depth)
-    assert run.hits.ordinals.tolist() == reciprocal_rank_fusion(both, K, 60).ordinals.tolist()
-    kind = kind_of_run(run.manifest)
-    assert "reranked by meaning" in kind.describe(run.manifest)
-    name = kind.retriever_of(run.manifest)
-    assert name == "hybrid:rerank:meaning+tiny" and kind.name_of(kind.options(**kind.options_of(name))) == name
-    held = OpenRetrievers(study, "cpu")
-    same_ranking(held.search(name, texts[:2], K)[0], first_hits(run.hits, 2))
-    assert held.open(name).retriever.sparse is held.open(NAME).retriever
-
-
-def test_a_hybrid_over_a_reranker_has_no_exact_scores_to_weigh(study):
-    with pytest.raises(Refused, match="gives no score to passages outside its list; use --fusion rrf"):
-        retrieve(study, "hybrid", encoder="tiny", first=NAME, method="weighted", split="dev", k=K, name="weighed")
-    run = retrieve(
-        study,
-        "hybrid",
-        encoder="tiny",
-        first=NAME,
-        method="weighted",
-        missing="minimum",
-        split="dev",
-        k=K,
-        name="least",
-    )
-    assert run.manifest["missing"] == "minimum"
-    with pytest.raises(Refused, match="--first must be bm25 or a reranker such as rerank:JUDGE, not 'tiny'"):
-        retrieve(study, "hybrid", encoder="tiny", first="tiny", split="dev", k=K, name="twice")
 
 
 def test_the_service_offers_it_with_the_indexes_that_it_searches(study):

@@ -87,7 +87,6 @@ def test_trainers_get_texts_and_peoples_positives_first(study):
     assert examples[0].positives[1] == study.corpus.passage(0) and examples[0].question == "Where was Ann born?"
     assert [passage.id for passage in examples[-1].positives] == ["p7"]
     assert len(TrainingSetExamples(study, made, hard=False)[0].negatives) == 5
-    assert len(TrainingSetExamples(study, made, first=2)[1].negatives) == 2
     with pytest.raises(IndexError):
         examples[3]
 

@@ -12,7 +12,7 @@ from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import count_with_units, generalisation, n_cell, set_unit, units_by_id, units_of
 from blindspot.backend.evaluation.comparison import Comparison, figures_at, measure
-from blindspot.backend.evaluation.comparison_report import compare_runs
+from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_with
 from blindspot.backend.evaluation.report import report
 from blindspot.db.errors import BadInput
 from blindspot.db.records import Hits, Passage, Question
@@ -121,7 +121,7 @@ def test_a_comparison_counts_by_the_studys_unit(twice):
 
 
 def test_reports_say_both_numbers(twice):
-    made = compare_runs(twice, "a", "b", 1, grouping="relation", relevance="gold")
+    made = compare_with(twice, "a", "b", ComparisonOptions(k=1, by="relation", relevance="gold"))
     assert "Over these 120 questions about 60 facts a finds" in made.conclusion
     assert "other facts of these relations" in made.method
     assert made.tables()[0].rows[0][1] == "120 (60 facts)" and made.as_dict()["at"]["1"]["units"] == 60

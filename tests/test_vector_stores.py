@@ -1,4 +1,4 @@
-"""LanceDB, Chroma and Qdrant as other tools fill them, opened as they are: each equals the study's own exact search."""
+"""A vector store that a plug-in adds, opened as it is: it equals the study's own exact search."""
 
 from __future__ import annotations
 
@@ -9,68 +9,56 @@ from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval import live
 from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.retrieval.engines.engine import ENGINES
 from blindspot.backend.retrieval.opened import open_index
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.records import Hits, Passage
+from blindspot.plugin import VectorStore, VectorStoreEngine
 from tests.ties import same_ranking
 
 QUESTIONS = ["Where was Arve Aurset0 born?", "a weaver from Oslo", "who was raised by an aunt in Bodo", "the harbour"]
 
 
-def lancedb(folder, rows, vectors):
-    store = pytest.importorskip("lancedb", reason="LanceDB is not installed: its plug-in is not tested")
-    records = [
-        {"id": p.id, "title": p.title, "text": p.text, "vector": v} for p, v in zip(rows, vectors.tolist(), strict=True)
-    ]
-    store.connect(str(folder)).create_table("wiki", data=records)
+class ArrayStore(VectorStore):
+    """One .npz file for each collection, searched by dot products."""
+
+    metric = "dot"
+
+    def __init__(self, path, settings):
+        file = path / f"{settings.collection}.npz"
+        if not file.is_file():
+            known = ", ".join(each.stem for each in path.glob("*.npz"))
+            raise Missing(f"there is no collection {settings.collection!r} in {path}; collections: {known}")
+        self.arrays = np.load(file)
+        self.count, self.width = self.arrays["vectors"].shape
+
+    def search(self, vector, k, similarity):
+        scores = self.arrays["vectors"] @ vector
+        return [(str(self.arrays["ids"][row]), float(scores[row])) for row in np.argsort(-scores)[:k]]
+
+    def rows(self):
+        return zip(*(self.arrays[name].tolist() for name in ("ids", "titles", "texts")), strict=True)
 
 
-def chroma(folder, rows, vectors):
-    store = pytest.importorskip("chromadb", reason="Chroma is not installed: its plug-in is not tested")
-    client = store.PersistentClient(str(folder), store.Settings(anonymized_telemetry=False))
-    made = client.create_collection(
-        "wiki", configuration={"hnsw": {"space": "ip", "ef_search": 500}}, embedding_function=None
-    )
-    made.add(
-        [p.id for p in rows],
-        embeddings=vectors,
-        documents=[p.text for p in rows],
-        metadatas=[{"title": p.title} for p in rows],
-    )
+class ArrayEngine(VectorStoreEngine):
+    name, title = "arrays", "arrays"
+    help = "a folder with .npz files"
+    store = ArrayStore
 
 
-def qdrant(folder, rows, vectors):
-    store = pytest.importorskip("qdrant_client", reason="Qdrant's client is not installed: its plug-in is not tested")
-    client = store.QdrantClient(path=str(folder))
-    size = vectors.shape[1]
-    client.create_collection(
-        "wiki", vectors_config=store.models.VectorParams(size=size, distance=store.models.Distance.DOT)
-    )
-    points = [
-        store.models.PointStruct(id=number, vector=vector, payload={"doc": p.id, "title": p.title, "text": p.text})
-        for number, (p, vector) in enumerate(zip(rows, vectors.tolist(), strict=True))
-    ]
-    client.upsert("wiki", points)
-    client.close()
-
-
-STORES = {
-    "lancedb": (lancedb, {}),
-    "chroma": (chroma, {}),
-    "qdrant": (qdrant, {"id_field": "doc"}),
-}
-
-
-@pytest.fixture(params=STORES)
-def filled(request, tmp_path, own_indexed_study):
+@pytest.fixture
+def filled(monkeypatch, tmp_path, own_indexed_study):
     """The study's own vectors, shuffled, in a store, with one passage that the study lacks."""
     study = own_indexed_study
     vectors = np.load(study.folder / "indexes" / "tiny" / "embeddings.npy").astype(np.float32)
     order = np.random.default_rng(1).permutation(len(vectors))
     rows = [*study.corpus.passages(order.tolist()), Passage("stranger", "T", "not in the study")]
-    make, more = STORES[request.param]
-    make(tmp_path / "store", rows, np.concatenate([vectors[order], vectors[:1]]))
-    return request.param, study, tmp_path / "store", {"collection": "wiki", "encoder": "tiny", **more}
+    (tmp_path / "store").mkdir()
+    texts = {"ids": [p.id for p in rows], "titles": [p.title for p in rows], "texts": [p.text for p in rows]}
+    np.savez(tmp_path / "store" / "wiki.npz", vectors=np.concatenate([vectors[order], vectors[:1]]), **texts)
+    ENGINES.all()
+    monkeypatch.setitem(ENGINES._entries, "arrays", ArrayEngine())
+    return "arrays", study, tmp_path / "store", {"collection": "wiki", "encoder": "tiny"}
 
 
 def test_a_store_is_searched_as_the_study_itself(filled):
@@ -80,7 +68,7 @@ def test_a_store_is_searched_as_the_study_itself(filled):
     assert manifest["documents"] == len(study.corpus) + 1 and not manifest["lexical"]
     own, whole = (Dense(study, "tiny", "cpu").search(QUESTIONS, k) for k in (20, len(study.corpus)))
     found = live.search(study, "opened:theirs", QUESTIONS, 20)
-    # The store's scores may be distances, so its ranking is held against the study's own scores of the same passages.
+    # A store's scores may be distances, so its ranking is held against the study's own scores of the same passages.
     scores = np.zeros((len(QUESTIONS), len(study.corpus)), np.float32)
     np.put_along_axis(scores, whole.ordinals, whole.scores, axis=1)
     assert (np.diff(found.scores, axis=1) <= 0).all()

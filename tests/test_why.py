@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from blindspot.app.components.why import why_panel
-from blindspot.backend.evaluation.miss_facts import explain_question, name_words, near_namesake, nearest_rows
+from blindspot.backend.evaluation.miss_facts import explain_question, name_words, near_namesake
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.records import Question
 from tests.app_pages import HOSTILE, hand_made_study, words
@@ -54,23 +53,6 @@ def test_training_by_relation_wording_and_subject(tmp_path):
     )
     found = explain_question(study, study.questions.get("q1"), ["alpha"]).trained
     assert (found.total, found.relation, found.template, found.subject) == (2, 2, 1, 1)
-
-
-@pytest.mark.parametrize("similarity", ["dot", "cosine", "l2"])
-@pytest.mark.parametrize("count_rows", [50, 12_000])
-def test_neighbours_equal_a_plain_product(similarity, count_rows):
-    vectors = np.random.default_rng(0).normal(size=(count_rows, 8)).astype(np.float16)
-    plain = vectors.astype(np.float64)
-    values = {
-        "dot": plain @ plain[7],
-        "cosine": plain @ plain[7] / np.linalg.norm(plain, axis=1) / np.linalg.norm(plain[7]),
-        "l2": -((plain - plain[7]) ** 2).sum(axis=1),
-    }[similarity]
-    values[7] = -np.inf
-    found = nearest_rows(vectors, 7, 5, similarity, {3}, block=17 if count_rows == 50 else 5000)
-    assert [each.ordinal for each in found] == np.argsort(-values)[:5].tolist()
-    assert [each.similarity for each in found] == pytest.approx(np.sort(values)[::-1][:5].tolist(), abs=1e-3)
-    assert len(nearest_rows(vectors[:3], 0, 5)) == 2
 
 
 def test_with_vectors_the_neighbours_of_the_gold_are_shown(indexed_study, tmp_path):

@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blindspot.app.commands.common import (
-    Buckets,
-    Relations,
-    StudyOption,
-    TagsOption,
-    group,
-    open_study,
-)
+from blindspot.app.commands.common import Buckets, Relations, StudyOption, TagsOption, group, open_study
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.core.declared import declared_settings
 from blindspot.backend.judging.settings import BatchSettings
@@ -50,8 +43,7 @@ def batch_new(
         str | None, typer.Option(metavar="NAME", help="Judge whose scores order the priority questions.")
     ] = None,
     training_set: Annotated[
-        str | None,
-        typer.Option("--training-set", metavar="SET", help="With --judge: the set that is trained on now."),
+        str | None, typer.Option("--training-set", metavar="SET", help="With --judge: the set that is trained on now.")
     ] = None,
     study: StudyOption = None,
 ) -> None:
@@ -113,9 +105,7 @@ def batch_list(study: StudyOption = None) -> None:
 
 @batch_app.command("practice")
 def batch_practice(
-    name: Name,
-    size: Annotated[int, typer.Option(min=1, help="Questions.")] = 20,
-    study: StudyOption = None,
+    name: Name, size: Annotated[int, typer.Option(min=1, help="Questions.")] = 20, study: StudyOption = None
 ) -> None:
     """Create a practice batch for new annotators from questions with settled labels."""
     from blindspot.backend.judging.practice import make_practice

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from blindspot.backend.core.declared import Field, declared_settings, settings_class
+from blindspot.db.errors import Missing
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -136,6 +138,18 @@ def open_study(folder: str | None) -> Study:
     return Study.open(folder)
 
 
+def study_without_migration(folder: str | None) -> Study:
+    """Return the study in a folder without opening its labels.db, which may be damaged or on another machine."""
+    from blindspot.backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
+
+    study = Study(Path(folder or os.environ.get(ENVIRONMENT_VARIABLE) or "."))
+    if not study.settings_path.is_file():
+        raise Missing(
+            f"{study.folder} is not a study (it has no {SETTINGS_FILE}); name one with --study or ${ENVIRONMENT_VARIABLE}"
+        )
+    return study
+
+
 def do(function: Callable[Concatenate[Study, P], R], study: Study, /, *args: P.args, **kwargs: P.kwargs) -> R:
     """Run a job in this process with a progress bar. The arguments are those of the job's function."""
     from blindspot.backend.core import jobs
@@ -157,9 +171,8 @@ def whole_numbers(text: str, option: str, example: str) -> list[int]:
 def check_form(form: dict[str, bool], **others: object) -> None:
     """Raise BadParameter if more than one form of a report is requested. others: further forms that the command has."""
     if sum(map(bool, [*form.values(), *others.values()])) > 1:
-        raise typer.BadParameter(
-            f"give one of {', '.join(f'--{name}' for name in (*declared_settings(OutputForm), *others))}"
-        )
+        names = (f"--{name}" for name in (*declared_settings(OutputForm), *others))
+        raise typer.BadParameter(f"give one of {', '.join(names)}")
 
 
 def print_report(report: PrintedReport, form: dict[str, bool]) -> None:
@@ -167,9 +180,10 @@ def print_report(report: PrintedReport, form: dict[str, bool]) -> None:
     if form:
         from blindspot.app.terminal import clean_json
 
-        text = (
-            clean_json(report.as_json()) if "json" in form else report.as_csv() if "csv" in form else report.as_latex()
-        )
+        if "json" in form:
+            text = clean_json(report.as_json())
+        else:
+            text = report.as_csv() if "csv" in form else report.as_latex()
         print(text.rstrip("\n"))
     else:
         from blindspot.app.console import Terminal

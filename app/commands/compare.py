@@ -1,4 +1,4 @@
-"""`blindspot compare`: the difference between two runs, with its interval and p value."""
+"""`blindspot compare`, `misses` and `oracle`: the difference of two runs, the causes of misses, the best of several runs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
-from blindspot.app.commands.common import AsJson, OutputForm, StudyOption, by_bucket, check_form, print_report
+from blindspot.app.commands.common import (
+    AsJson,
+    OutputForm,
+    StudyOption,
+    by_bucket,
+    check_form,
+    open_study,
+    print_report,
+)
 from blindspot.app.commands.options import takes_settings
-from blindspot.backend.evaluation.settings import COMPARED, ComparisonOptions, OracleOptions
+from blindspot.backend.evaluation.settings import COMPARED, ComparisonOptions, MissOptions, OracleOptions
 
 
 @takes_settings(ComparisonOptions, "options", COMPARED)
@@ -27,7 +35,6 @@ def compare(
     """Compare two runs: the difference with its interval and p value, and the questions that only one of them
     answers.
     """
-    from blindspot.backend.core.study import Study
     from blindspot.backend.evaluation.comparison_report import compare_with
     from blindspot.backend.evaluation.slice_report import find_in_runs
 
@@ -35,12 +42,36 @@ def compare(
     chosen = ComparisonOptions(**by_bucket(options))
     if find and chosen.measure != "success":
         raise typer.BadParameter("--find-slices tests Success@k only; for other measures use --by slice or --slice")
-    opened = Study.open(study)
+    opened = open_study(study)
     report = (
         find_in_runs(opened, (a, b), chosen.k, chosen.relevance, chosen.rule, chosen.slice)
         if find
         else compare_with(opened, a, b, chosen)
     )
+    print_report(report, form)
+
+
+@takes_settings(MissOptions, "options")
+@takes_settings(OutputForm, "form")
+def misses(
+    a: Annotated[str, typer.Argument(metavar="A", help="Run whose misses are counted.")],
+    b: Annotated[str | None, typer.Argument(metavar="[B]", help="Second run, over the same questions.")] = None,
+    *,
+    options: dict[str, Any],
+    form: dict[str, bool],
+    study: StudyOption = None,
+) -> None:
+    """Count the causes of one run's misses, or of two runs': near-namesakes, other words, rare subjects and others."""
+    from dataclasses import replace
+
+    from blindspot.backend.evaluation.miss_report import misses as count_causes
+    from blindspot.backend.training_sets.gold_checks import gold_estimates, unchecked_gold_sentence
+
+    check_form(form)
+    opened = open_study(study)
+    report = count_causes(opened, a, b, MissOptions(**options))
+    checked = [each.sentence() for run in filter(None, (a, b)) for each in gold_estimates(opened, run)]
+    report = replace(report, notes=[*report.notes, *(checked or filter(None, [unchecked_gold_sentence(opened)]))])
     print_report(report, form)
 
 
@@ -55,10 +86,9 @@ def oracle(
     """Show what an oracle reaches that chooses the best of several runs for each question, and how often it chooses
     each.
     """
-    from blindspot.backend.core.study import Study
     from blindspot.backend.evaluation.oracle import oracle as choose
 
-    found = choose(Study.open(study), runs, **options)
+    found = choose(open_study(study), runs, **options)
     if json:
         from blindspot.app.terminal_tables import print_json
 

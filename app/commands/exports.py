@@ -121,7 +121,6 @@ def export_task(
 
 
 def _say_exported(written: Any) -> None:
-
     print(f"Wrote {written.path}: {quantity(written.rows, written.unit)}.")
     for note in written.notes:
         print(note)

@@ -37,8 +37,7 @@ import_app = group("Import passages, questions, runs, relevance judgements or en
 
 
 def copy(
-    target: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
-    study: StudyOption = None,
+    target: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")], study: StudyOption = None
 ) -> None:
     """Copy the study, even while it is in use."""
     from blindspot.backend.core.copying import copy_study

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +17,7 @@ from blindspot.app.commands.common import (
     group,
     open_study,
     progress,
+    study_without_migration,
     trust_models,
 )
 from blindspot.app.commands.options import takes_settings
@@ -26,7 +26,7 @@ from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
 from blindspot.backend.retrieval.faiss_options import KINDS, FaissOptions, MilvusSettings
 from blindspot.backend.retrieval.model_kinds import INDEX_COMMANDS
 from blindspot.backend.text.number_words import quantity
-from blindspot.db.errors import Missing, Refused
+from blindspot.db.errors import Refused
 
 index_app = group("Index the passages for BM25 or for dense retrieval.")
 encoder_app = group("Add encoders to study.toml, or list them.")
@@ -154,14 +154,10 @@ def _encode_shard(folder: str | None, encoder: str, shard: str, device: str | No
     """Encode one shard without a job and without labels.db. Several machines may share the study's folder, but SQLite's
     write-ahead log works on one machine only.
     """
-    from blindspot.backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
     from blindspot.backend.retrieval.dense import encode_part
 
-    opened = Study(Path(folder or os.environ.get(ENVIRONMENT_VARIABLE) or "."))
-    if not opened.settings_path.is_file():
-        raise Missing(f"{opened.folder} is not a study (it has no {SETTINGS_FILE}); name one with --study")
     with progress() as watch:
-        result = encode_part(opened, encoder, shard, device, precision, watch)
+        result = encode_part(study_without_migration(folder), encoder, shard, device, precision, watch)
     print(
         f"Shard {result['shard']} of {result['of']}: {quantity(result['rows'], 'passage')} in {result['precision']}. "
         f"When all shards are done: blindspot index dense --encoder {encoder} --merge"
@@ -181,14 +177,7 @@ def index_faiss(
     """Build a FAISS index over an encoder's vectors, and measure its recall against exact search."""
     from blindspot.backend.retrieval.approximate import build
 
-    manifest = do(
-        build,
-        open_study(study),
-        name=encoder,
-        kind=kind,
-        device=device,
-        options=options,
-    )
+    manifest = do(build, open_study(study), name=encoder, kind=kind, device=device, options=options)
     recall = ", ".join(f"@{k} {100 * value:.1f}%" for k, value in manifest["recall"].items() if k.isdigit())
     print(
         f"{kind}: {quantity(manifest['passages'], 'vector')}, {manifest['bytes'] / 1e6:,.0f} MB, "
@@ -282,20 +271,10 @@ def encoder_add(
             settings[key] = str(Path(settings[key]).absolute())
     if trust:
         trust_models(opened, model, question_model, passage_model)
-    added = add_loaded_encoder(opened, encoder, settings, _ask_for_prompt if _can_ask() else None)
+    added = add_loaded_encoder(opened, encoder, settings)
     for line in added.notes:
         print(line)
     print(f"{encoder}: {added.description}. Next: blindspot {INDEX_COMMANDS[added.kind]} --encoder {encoder}")
-
-
-def _can_ask() -> bool:
-    """Return whether a person is at the terminal to answer."""
-    return sys.stdin.isatty()
-
-
-def _ask_for_prompt(prompt_kind: str, proposed: str) -> str:
-    line = f"The model stores no prompts. Text before each {prompt_kind} (Enter for {proposed!r})"
-    return str(typer.prompt(line, default=proposed, show_default=False))
 
 
 @encoder_app.command("list")

@@ -18,13 +18,7 @@ from blindspot.app.commands.common import (
     trust_models,
 )
 from blindspot.app.commands.options import takes_settings
-from blindspot.app.judge_texts import (
-    asked_lines,
-    cost_words,
-    language_model_line,
-    plan_lines,
-    quality_lines,
-)
+from blindspot.app.judge_texts import asked_lines, cost_words, language_model_line, plan_lines, quality_lines
 from blindspot.backend.judges.settings import FeatureJudgeSettings, LLMSettings
 from blindspot.backend.text.number_words import duration, quantity
 from blindspot.db.errors import Refused
@@ -37,6 +31,10 @@ LLM_KIND = "llm"
 judge_app = group("Learn a judge from your labels in seconds, and judge the passages of runs with it.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the judge.")]
 Run = Annotated[str, typer.Option(metavar="RUN", help="Run whose passages are judged.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Replace the judge of this name if it exists.")]
+WithEncoder = Annotated[
+    str | None, typer.Option(help="Also use similarities from this encoder's dense index (default: none).")
+]
 
 
 @judge_app.command("add")
@@ -47,8 +45,7 @@ def add(
         str | None, typer.Option("--from", metavar="MODEL", help="A cross-encoder's folder or Hugging Face name.")
     ] = None,
     endpoint: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="An OpenAI-compatible endpoint, as in http://localhost:8000/v1."),
+        str | None, typer.Option(metavar="URL", help="An OpenAI-compatible endpoint, as in http://localhost:8000/v1.")
     ] = None,
     models: Annotated[
         list[str] | None,
@@ -72,7 +69,7 @@ def add(
     ] = None,
     *,
     settings: dict[str, Any],
-    replace: Annotated[bool, typer.Option("--replace", help="Replace the judge of this name if it exists.")] = False,
+    replace: Replace = False,
     trust: Trust = False,
     study: StudyOption = None,
 ) -> None:
@@ -125,12 +122,10 @@ def _add_cross_encoder(
 def learn(
     name: Name,
     run: Annotated[str, typer.Option(metavar="RUN", help="Run over training questions to learn from.")],
-    encoder: Annotated[
-        str | None, typer.Option(help="Also use similarities from this encoder's dense index (default: none).")
-    ] = None,
+    encoder: WithEncoder = None,
     *,
     settings: dict[str, Any],
-    replace: Annotated[bool, typer.Option("--replace", help="Replace the judge of this name if it exists.")] = False,
+    replace: Replace = False,
     study: StudyOption = None,
 ) -> None:
     """Learn from gold and people's labels which passages answer a question. Takes seconds, without a GPU."""
@@ -152,10 +147,8 @@ def learn(
 def generalise(
     name: Name,
     run: Annotated[str, typer.Option(metavar="RUN", help="Run over training questions whose pairs people labelled.")],
-    encoder: Annotated[
-        str | None, typer.Option(help="Also use similarities from this encoder's dense index (default: none).")
-    ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace the judge of this name if it exists.")] = False,
+    encoder: WithEncoder = None,
+    replace: Replace = False,
     study: StudyOption = None,
 ) -> None:
     """Generalise people's labels: learn from the judged pairs which unjudged pairs of the same lists answer."""
@@ -352,15 +345,14 @@ def injections(
 @judge_app.command("list")
 def list_judges(as_json: AsJson = False, study: StudyOption = None) -> None:
     """List the judges of every kind with the quality of each."""
-    import json
-
+    from blindspot.app.terminal_tables import print_json
     from blindspot.backend.judges.feature_judge import KIND, feature_judges
     from blindspot.backend.judges.judge import judges_of, kind_title, unknown_judges
 
     opened = open_study(study)
     found = feature_judges(opened)
     if as_json:
-        print(json.dumps(found, indent=2))
+        print_json(found)
         return
     cards, unknown = judges_of(opened), unknown_judges(opened)
     if not cards and not unknown:
@@ -401,6 +393,9 @@ def explain(
 
 
 TrainRun = Annotated[str | None, typer.Option(metavar="RUN", help="Run to learn from (default: the newest BM25 run).")]
+AdapterEncoder = Annotated[
+    str | None, typer.Option(help="Encoder whose index the adapter searches; default the first with an index.")
+]
 DevRun = Annotated[str | None, typer.Option(metavar="RUN", help="Run to measure on (default: the newest BM25 run).")]
 
 
@@ -408,9 +403,7 @@ DevRun = Annotated[str | None, typer.Option(metavar="RUN", help="Run to measure 
 def curve(
     train: TrainRun = None,
     dev: DevRun = None,
-    encoder: Annotated[
-        str | None, typer.Option(help="Encoder whose index the adapter searches; default the first with an index.")
-    ] = None,
+    encoder: AdapterEncoder = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the judge and of the adapter.")] = 0,
     history: Annotated[
         bool, typer.Option("--history", help="Add points for every 25 labels given so far, instead of one point.")
@@ -442,9 +435,7 @@ def curve(
 def forecast(
     train: TrainRun = None,
     dev: DevRun = None,
-    encoder: Annotated[
-        str | None, typer.Option(help="Encoder whose index an adapter searches; default the first with an index.")
-    ] = None,
+    encoder: AdapterEncoder = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
     study: StudyOption = None,
 ) -> None:
@@ -459,8 +450,7 @@ def forecast(
 
 @judge_app.command("mine")
 def mine(
-    annotator: Annotated[str, typer.Argument(metavar="NAME", help="Name of the person.")],
-    study: StudyOption = None,
+    annotator: Annotated[str, typer.Argument(metavar="NAME", help="Name of the person.")], study: StudyOption = None
 ) -> None:
     """Say what one person's labels changed: training pairs, and the reranker with and without them."""
     from blindspot.backend.training.own_labels import own_effect

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from blindspot.app.commands.common import AsJson, StudyOption, group, open_study
+from blindspot.app.commands.common import AsJson, SkipBad, StudyOption, group, open_study, study_without_migration
 from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 
@@ -26,7 +25,7 @@ def labels_backup(
     """Back up labels.db, even while it is in use, and check the backup."""
     from blindspot.db.backup import check, checked_backup
 
-    target = checked_backup(_labels_path(study), out)
+    target = checked_backup(study_without_migration(study).labels_path, out)
     state = check(target)
     print(
         f"Wrote {target}: {quantity(state.events, 'label event')}, the last is {state.last_event}; "
@@ -49,7 +48,7 @@ def labels_restore(
     from blindspot.db.backup import check, restore
     from blindspot.db.migrations import migrate
 
-    path = _labels_path(study)
+    path = study_without_migration(study).labels_path
     if (file is None) != empty:
         raise BlindspotError("give either a backup, as in 'blindspot labels restore FILE', or --empty")
     if file is None:
@@ -72,7 +71,7 @@ def labels_check(study: StudyOption = None) -> None:
     """Look for damage in labels.db. Exit code 1 if there is any."""
     from blindspot.db.backup import check, refuse_lost_labels
 
-    path = _labels_path(study)
+    path = study_without_migration(study).labels_path
     if path.is_file() and not path.stat().st_size:
         refuse_lost_labels(path)
         print(f"{path}: is empty, and the study holds nothing else. Import passages and questions.")
@@ -199,13 +198,7 @@ def labels_import(
             ),
         ),
     ] = False,
-    skip_bad: Annotated[
-        bool,
-        typer.Option(
-            "--skip-bad",
-            help="Skip invalid lines and write them to a file. Without this option an invalid line stops the import.",
-        ),
-    ] = False,
+    skip_bad: SkipBad = False,
     study: StudyOption = None,
 ) -> None:
     """Import labels. Events that are already in the study are skipped."""
@@ -222,18 +215,6 @@ def labels_import(
             f"{annotator} is a machine: these labels count for no consensus and no agreement. If a person gave them, "
             "give --by-person."
         )
-
-
-def _labels_path(folder: str | None) -> Path:
-    """Return the path of labels.db without opening it, because a damaged file must be restorable."""
-    from blindspot.backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
-
-    path = Path(folder or os.environ.get(ENVIRONMENT_VARIABLE) or ".")
-    if not (path / SETTINGS_FILE).is_file():
-        raise Missing(
-            f"{path} is not a study (it has no {SETTINGS_FILE}); name one with --study or ${ENVIRONMENT_VARIABLE}"
-        )
-    return Study(path).labels_path
 
 
 def _passage_problems(path: Path) -> list[str]:

@@ -37,11 +37,10 @@ def map_new(
 
     Without --passages it takes gold and random passages, with --run also the run's top passages.
     """
-    from blindspot.backend.core.study import Study
     from blindspot.backend.evaluation.saved_selections import saved_selection
     from blindspot.backend.maps.making import make
 
-    opened = Study.open(study)
+    opened = open_study(study)
     if selection:
         settings["slice"] = tuple(saved_selection(opened, selection).questions)
     settings.setdefault("passages", ["gold", "top", "random"] if "run" in settings else ["gold", "random"])

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from blindspot.app.commands.common import StudyOption, group
+from blindspot.app.commands.common import StudyOption, group, open_study
 from blindspot.db.rights import Role
 
 if TYPE_CHECKING:
@@ -130,7 +130,6 @@ def _role(role: str) -> str:
 
 
 def _people(folder: str | None) -> People:
-    from blindspot.backend.core.study import Study
     from blindspot.db.people import People
 
-    return People(Study.open(folder).labels_path)
+    return People(open_study(folder).labels_path)

@@ -16,7 +16,6 @@ from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.backend.training.training_settings import TrainingOptions
 
 if TYPE_CHECKING:
-    from blindspot.analysis.accuracy import Estimate
     from blindspot.backend.reader.reading import Reading
     from blindspot.backend.reader.readings import AnswerRow, MeasuredReading, TunedK
 
@@ -118,7 +117,7 @@ def _check_dev(study: Any, run: str) -> None:
 def _print(readings: MeasuredReading, tuned: TunedK | None, grouping: Any, manifest: dict) -> None:
     from blindspot.analysis.relations import relation_name
     from blindspot.app.terminal_tables import console
-    from blindspot.backend.core.result_table import ResultTable, rich_tables
+    from blindspot.backend.core.result_table import ResultTable, percent_with_interval, rich_tables
     from blindspot.backend.core.units import count_with_units, generalisation, n_value
     from blindspot.backend.reader.readings import CONVENTION, answer_rows, macro_exact
 
@@ -144,21 +143,16 @@ def _print(readings: MeasuredReading, tuned: TunedK | None, grouping: Any, manif
             f"{quantity(readings.left_out, 'question')} without answers {noun_form(readings.left_out, 'is')} left out."
         )
     if tuned is not None:
-        chosen = "" if tuned.k not in readings.exact else f": exact match here {_percent_cell(whole.exact[tuned.k])}"
+        chosen = (
+            "" if tuned.k not in readings.exact else f": exact match here {percent_with_interval(whole.exact[tuned.k])}"
+        )
         print(
-            f"k = {tuned.k} is best on the dev questions of {tuned.run} ({_percent_cell(tuned.exact)}, "
+            f"k = {tuned.k} is best on the dev questions of {tuned.run} ({percent_with_interval(tuned.exact)}, "
             f"{count_with_units(tuned.exact.n, tuned.exact.units, readings.unit)}){chosen}."
         )
     each = manifest["seconds_per_question"]
     if each is not None:
         print(f"Read {manifest['depth']} passages per question in {each:.3f} s on {manifest['device']}.")
-
-
-def _percent_cell(estimate: Estimate) -> str:
-    if estimate.value is None:
-        return "–"
-    value, low, high = estimate.percent
-    return f"{value:.1f} ({low:.1f}–{high:.1f})"
 
 
 def _as_dict(readings: MeasuredReading, tuned: TunedK | None, grouping: Any, manifest: dict) -> dict[str, Any]:

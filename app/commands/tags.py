@@ -29,17 +29,15 @@ def tags_list(as_json: AsJson = False, study: StudyOption = None) -> None:
     """List the tags with the number of their questions, the most frequent first."""
     from dataclasses import asdict
 
+    from blindspot.app.terminal_tables import print_json, print_rows
+
     counts = _store(study).counts()
     if as_json:
-        from json import dumps
-
-        print(dumps([asdict(each) for each in counts], ensure_ascii=False, indent=2))
+        print_json([asdict(each) for each in counts])
         return
     if not counts:
         print("No tags yet. Tag a question on the Question page, or: blindspot tags add TAG QUESTION")
         return
-    from blindspot.app.terminal_tables import print_rows
-
     print_rows(["tag", "questions", "people"], [[each.tag, each.questions, each.people] for each in counts])
 
 

@@ -1,14 +1,15 @@
-"""`blindspot train`: train dual encoders, adapters and cross-encoders, and score passages with them."""
+"""`blindspot train`: train dual encoders, adapters and cross-encoders, score passages with them, and RocketQA's recipe."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from blindspot.app.commands.common import AsJson, StudyOption, Trust, do, group, open_study, trust_models
 from blindspot.app.commands.options import takes_settings
+from blindspot.backend.recipes.settings import DUAL, RecipeSettings
 from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training.training_settings import (
     AdapterSettings,
@@ -16,6 +17,10 @@ from blindspot.backend.training.training_settings import (
     DualEncoderSettings,
     TrainingOptions,
 )
+from blindspot.backend.training_sets.denoising import CROSS_ENCODER_THRESHOLDS, Thresholds
+
+if TYPE_CHECKING:
+    from blindspot.backend.core.study import Study
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name for the model.")]
 TrainingSet = Annotated[str, typer.Option("--on", metavar="SET", help="Training set.")]
@@ -32,6 +37,11 @@ OfRun = Annotated[
 ]
 Device = Annotated[str | None, typer.Option(help="Device: cpu or cuda (default: a GPU if there is one).")]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace the model of this name if it exists.")]
+TrainRun = Annotated[str, typer.Option(help="Run over the training questions to mine negatives from.")]
+Start = Annotated[
+    str,
+    typer.Option("--start", "--from", help="Initial model: an encoder of study.toml, a folder or a Hugging Face name."),
+]
 train_app = group("Train retrievers, and the cross-encoders that clean their training sets.")
 
 
@@ -123,6 +133,48 @@ def cross_encoder(
         print(f"Next: blindspot train score {name} --run RUN")
 
 
+@train_app.command("rocketqa")
+@takes_settings(RecipeSettings, names=("small", "depth", "hard_negatives", "distil", "seed"))
+@takes_settings(
+    DualEncoderSettings, "dual", ("batch", "mini_batch", "epochs", "steps"), {"batch": None, "steps": None, **DUAL}
+)
+@takes_settings(Thresholds, "thresholds", ("keep_below", "propose_above"))
+def rocketqa(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="Name for the recipe; its training sets, models and runs get names that begin with it."
+        ),
+    ],
+    run: TrainRun,
+    start: Start = "minilm",
+    *,
+    settings: dict[str, Any],
+    dual: dict[str, Any],
+    thresholds: dict[str, Any],
+    device: Device = None,
+    study: StudyOption = None,
+) -> None:
+    """Run RocketQA's four steps. After an interruption the same command resumes. Under torchrun, all processes
+    train.
+    """
+    from blindspot.backend.recipes.rocketqa import train_rocketqa
+
+    cross = {name: dual[name] for name in ("steps",) if name in dual}
+    chosen = Thresholds(**thresholds).filled(CROSS_ENCODER_THRESHOLDS)
+    settings |= {"thresholds": [chosen.keep_below, chosen.propose_above], "dual": dual, "cross": cross}
+    result = run_training(
+        train_rocketqa, study, False, name=name, run=run, start=start, settings=settings, device=device
+    )
+    if result is not None:
+        print(f"Recipe {name}: {result.seconds:,.0f} s in all.")
+        for step, why in result.skipped.items():
+            print(f"Step {step} was skipped: {why}.")
+        for note in result.notes:
+            print(f"Note: {note}.")
+        _print_report(open_study(study), result.runs)
+
+
 @train_app.command("score")
 def score(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Cross-encoder to score with.")],
@@ -208,3 +260,12 @@ def _print_calibration(folder: str) -> None:
                 if key != "threshold" and share["n"]
             )
             print(f"At {row['threshold']}: {'; '.join(parts)}")
+
+
+def _print_report(study: Study, runs: list[str]) -> None:
+    if not runs:
+        return
+    from blindspot.app.console import Terminal
+    from blindspot.backend.recipes.rocketqa import dev_report
+
+    Terminal().print(dev_report(study, runs).as_rich())

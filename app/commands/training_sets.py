@@ -236,9 +236,7 @@ def export(
     format: Annotated[
         str,
         typer.Option(
-            "--format",
-            metavar="FORMAT",
-            help="Format to write; 'blindspot training-set formats' lists them.",
+            "--format", metavar="FORMAT", help="Format to write; 'blindspot training-set formats' lists them."
         ),
     ],
     *,

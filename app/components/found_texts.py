@@ -61,8 +61,8 @@ def _whole_texts(study: Study, result: TextSearch) -> dict[str, str]:
     """Return the texts of the passages found, by id."""
     if result.place != "passages":
         return {}
-    rows = study.corpus.ordinals([each.id for each in result.results])
-    return {each.id: each.text for each in study.corpus.passages(rows.values())}
+    passages = study.corpus.by_id(each.id for each in result.results)
+    return {id: passage.text for id, passage in passages.items()}
 
 
 def _retrieved_by(retrieving_questions: Retrieved | None, passage: str) -> Html:

@@ -24,7 +24,7 @@ from blindspot.backend.core.result_table import signed_number
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import count_with_units
 from blindspot.backend.text.number_words import duration, quantity
-from blindspot.backend.training.curve_bench import ADAPTER_QUESTIONS, curve_inputs
+from blindspot.backend.training.curve_bench import curve_inputs
 from blindspot.backend.training.curve_points import (
     SCOPES,
     CurveOutcome,
@@ -93,7 +93,7 @@ def _panel(open_study: Study, place: str) -> None:
         show(style_sheet("learning_curve.css"), div(*_curve(open_study, points, scope, place)))
         person = None if lacking else who.signed_in_person(open_study.labels_path)
         if place != "training":  # there, the first sentence and a table say it
-            _forecast_sentence(open_study, is_short=True)
+            _forecast_sentence(open_study)
         with st.container(horizontal=True, vertical_alignment="center"):
             has_labels, has_forecast = (
                 judging_stores(open_study).labels.last_event > 0,
@@ -118,10 +118,10 @@ def forecast_line(open_study: Study, place: str) -> None:
     _forecast_button(open_study, place)
 
 
-def _forecast_sentence(open_study: Study, is_short: bool = False) -> None:
-    """Show the stored forecast, if there is one; `is_short`: without what cleaning would change."""
+def _forecast_sentence(open_study: Study) -> None:
+    """Show the stored forecast, if there is one."""
     if (found := stored_forecast(open_study)) is not None:
-        show(tag("p", found.short_sentence if is_short else found.sentence, title="\n".join(found.lines())))
+        show(tag("p", found.sentence, title="\n".join(found.lines())))
 
 
 def _forecast_button(open_study: Study, place: str, primary: bool = False) -> None:
@@ -181,7 +181,7 @@ def _curve(open_study: Study, points: Sequence[CurvePoint], scope: Scope, place:
     if not points:
         if place != "training" and stored_forecast(open_study) is not None:
             return head  # the forecast's sentence below says whether labels pay
-        words = "Not measured yet: how well a judge and an adapter do on dev when they learn from the labels so far."
+        words = "Not measured yet: how well a judge does on dev when it learns from the labels so far."
         return [*head, tag("p", words)]
     last = points[-1]
     shown = _series(points, last)
@@ -197,26 +197,13 @@ def _curve(open_study: Study, points: Sequence[CurvePoint], scope: Scope, place:
         )
         for name, words in WORDS.items()
     ]
-    charts = [
-        _chart("Reranker, Success@1", shown, [p.scopes[scope].reranker for p in shown], last.base_reranker, "BM25")
-    ]
-    notes: list[Html] = []
-    adapters = [(p, found) for p in shown if (found := p.scopes[scope].adapter) is not None]
-    if adapters and last.base_adapter is not None:
-        encoder = str(last.inputs["encoder"])
-        charts.append(
-            _chart(
-                "Adapter, Success@20", [p for p, _ in adapters], [s for _, s in adapters], last.base_adapter, encoder
-            )
-        )
-        if last.scopes[scope].questions < ADAPTER_QUESTIONS:
-            notes.append(tag("p", f"An adapter learns from {ADAPTER_QUESTIONS} questions or more.", cls="convention"))
+    shares = [point.scopes[scope].reranker for point in shown]
+    chart = _chart("Reranker, Success@1", shown, shares, last.base_reranker, "BM25")
     if place != "training":
         head.append(link("all points", tabs.address("curve"), cls="quiet"))
     return [
         div(*head, *choices, cls="curve-head"),
-        div(*charts, cls="curve-charts"),
-        *notes,
+        div(chart, cls="curve-charts"),
         *_effect_lines(open_study, last, scope),
         tag(
             "p",
@@ -478,16 +465,15 @@ def _table(points: Sequence[CurvePoint], chosen_point: CurvePoint | None) -> Htm
         term("settled pairs", SETTLED),
         "judged questions",
         "changed pairs",
-        *(f"{what}, {scope}" for scope in SCOPES for what in ("@1", "@20")),
+        *(f"@1, {scope}" for scope in SCOPES),
         "seconds",
         "computed (UTC)",
     )
     classes = [None, None, "wide", "wide", None, *["wide"] * (len(names) - 5)]
     rows = []
     for point in reversed(points):
-        shares = [share for scope in SCOPES for share in (point.scopes[scope].reranker, point.scopes[scope].adapter)]
         cells: list[Any] = [f"{point.labels:,}", f"{point.judged:,}", f"{point.changed:,}"]
-        cells += ["–" if share is None else _share_text(share) for share in shares]
+        cells += [_share_text(point.scopes[scope].reranker) for scope in SCOPES]
         cells += [f"{point.seconds:.0f}", point.made[:16].replace("T", " ")]
         address = tabs.address("curve", point=point.number)
         name = tag("th", link(f"{point.number}", address), scope="row", title=_reason(point))

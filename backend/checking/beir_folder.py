@@ -41,14 +41,14 @@ class BeirFolder(RowFile):
 
     kind = "BEIR folder"
 
-    def __init__(self, path: Path, run: Path | None = None):
+    def __init__(self, path: Path):
         super().__init__(path)
         self.columns = list(COLUMNS)
         qrels = sorted((path / "qrels").glob("*.tsv")) if (path / "qrels").is_dir() else []
         if not qrels:
             raise BadInput("there are no qrels/*.tsv in this folder", path)
         self.qrels = next((each for each in qrels if each.stem == "train"), qrels[0])
-        found = run or next((each for pattern in RUNS for each in sorted(path.glob(pattern))), None)
+        found = next((each for pattern in RUNS for each in sorted(path.glob(pattern))), None)
         if found is None:
             raise BadInput("there is no run in this folder; put the ranking beside it, as in run.trec", path)
         self.run = found

@@ -15,7 +15,6 @@ import numpy as np
 
 from blindspot.analysis.intervals import LEVEL
 from blindspot.backend.checking.building import CheckedStudy, build_study, open_checked, source_sha256
-from blindspot.backend.checking.card import cleaning_card
 from blindspot.backend.checking.facts import BatchSize, FileFacts, FileFinding, facts
 from blindspot.backend.checking.files import InMemory
 from blindspot.backend.checking.judging import judge_sample, labels_of_judge
@@ -36,6 +35,7 @@ from blindspot.backend.checking.sample import (
     read_sample,
     trace,
 )
+from blindspot.backend.checking.words import cleaning_card
 from blindspot.backend.checking.writing import Changes, plan_changes, write_changed
 from blindspot.backend.core.made_from import CHECK
 from blindspot.backend.core.manifest import read_json, write_json

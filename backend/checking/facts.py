@@ -87,14 +87,12 @@ def facts(checked_study: CheckedStudy, held_out: Iterable[str] = ()) -> FileFact
     """
     places, study = checked_study.occurrences, checked_study.study
     rows = int(checked_study.manifest["rows"])
-    pairs = negative_pairs(places)
-    findings = [
-        *_known_false_negatives(checked_study),
-        *_repeated_rows_and_passages(checked_study, rows),
-        *_text_findings(checked_study),
-        *_rows_without_passages(checked_study, rows),
-    ]
-    findings += _leak_findings(checked_study, held_out)
+    pairs, found = negative_pairs(places), _Findings(checked_study, rows)
+    found.add_known_false_negatives()
+    found.add_repetitions()
+    found.add_texts()
+    found.add_incomplete_questions()
+    found.add_leaks(held_out)
     doubled, batches = 0, None
     if checked_study.manifest["in_batch"] and rows > 1:
         doubled, batches = in_batch_negatives(places, rows, _positive_groups(checked_study))
@@ -104,168 +102,119 @@ def facts(checked_study: CheckedStudy, held_out: Iterable[str] = ()) -> FileFact
         len(study.corpus),
         len(places.positive_keys),
         len(pairs) + int(len(np.unique(places.keys[places.known_false]))),
-        [finding for finding in findings if finding.count],
+        found.findings,
         doubled,
         batches,
     )
 
 
-def _known_false_negatives(checked_study: CheckedStudy) -> list[FileFinding]:
-    places = checked_study.occurrences
-    negative = ~places.positive
-    row_keys = places.row.astype(np.int64) << 32 | places.passage
-    own = negative & contained_in(row_keys, np.unique(row_keys[places.positive]))
-    other = places.known_false & ~own
-    near = negative & ~places.known_false & (places.similar >= THRESHOLD)
-    total = int(negative.sum())
-    return [
-        _finding_of_places(
-            checked_study, "positive_among_negatives", "negatives that are the row's own positive", own, total
-        ),
-        _finding_of_places(
-            checked_study,
-            "positive_elsewhere",
-            "negatives that another row calls positive for the question",
-            other,
-            total,
-        ),
-        _finding_of_places(
-            checked_study, "near_identical", "negatives that are nearly identical to a positive of the row", near, total
-        ),
-    ]
+@dataclass(frozen=True)
+class _Findings:
+    """Collects the findings of one file."""
 
+    checked_study: CheckedStudy
+    rows: int
+    findings: list[FileFinding] = field(default_factory=list)
 
-def _finding_of_places(
-    checked_study: CheckedStudy, name: str, words: str, is_found: np.ndarray, total: int
-) -> FileFinding:
-    return FileFinding(
-        name,
-        words,
-        int(is_found.sum()),
-        total,
-        "negative",
-        _lines(checked_study, checked_study.occurrences.row[is_found]),
-    )
+    def add(self, name: str, words: str, unit: str, count: int, total: int, rows: np.ndarray | None = None) -> None:
+        """Add a finding unless its count is 0. rows: of the file, whose first lines are shown."""
+        lines = () if rows is None else self.checked_study.lines[np.unique(rows)[:SHOWN]].tolist()
+        if count:
+            self.findings.append(FileFinding(name, words, count, total, unit, tuple(lines)))
 
+    def add_negatives(self, name: str, words: str, rows: np.ndarray) -> None:
+        """Add a finding about negatives. rows: the row of each."""
+        total = int((~self.checked_study.occurrences.positive).sum())
+        self.add(name, words, "negative", len(rows), total, rows)
 
-def _lines(checked_study: CheckedStudy, rows: np.ndarray) -> tuple[int, ...]:
-    return tuple(int(checked_study.lines[row]) for row in np.unique(rows)[:SHOWN])
+    def add_known_false_negatives(self) -> None:
+        places = self.checked_study.occurrences
+        negative = ~places.positive
+        row_keys = places.row.astype(np.int64) << 32 | places.passage
+        own = negative & contained_in(row_keys, np.unique(row_keys[places.positive]))
+        other = places.known_false & ~own
+        near = negative & ~places.known_false & (places.similar >= THRESHOLD)
+        for name, words, is_found in (
+            ("positive_among_negatives", "negatives that are the row's own positive", own),
+            ("positive_elsewhere", "negatives that another row calls positive for the question", other),
+            ("near_identical", "negatives that are nearly identical to a positive of the row", near),
+        ):
+            self.add_negatives(name, words, places.row[is_found])
 
+    def add_repetitions(self) -> None:
+        """Count rows that repeat an earlier row, and passages that occur twice among the negatives of a row."""
+        places = self.checked_study.occurrences
+        # A hash of each row: of its question, and of its passages with their places.
+        mixed = (places.passage.astype(np.uint64) * 2 + places.positive) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(31))) * (places.slot.astype(np.uint64) * 2 + 3)
+        whole = np.zeros(self.rows, np.uint64)
+        np.add.at(whole, places.row, mixed)
+        first = np.zeros(self.rows, np.uint64)
+        first[places.row] = places.question
+        again = _repeated(whole ^ (first * np.uint64(0xBF58476D1CE4E5B9)))
+        self.add("doubled_rows", "rows that are the same as an earlier row", "row", len(again), self.rows, again)
+        keys = places.row.astype(np.int64) << 32 | places.passage
+        negative = np.flatnonzero(~places.positive)
+        twice = negative[_repeated(keys[negative])]
+        self.add_negatives("doubled_negatives", "negatives that are twice in their row", places.row[twice])
 
-def _repeated_rows_and_passages(checked_study: CheckedStudy, row_count: int) -> list[FileFinding]:
-    """Count rows that repeat an earlier row, and passages that occur twice among the negatives of a row."""
-    places = checked_study.occurrences
-    mixed = (places.passage.astype(np.uint64) * 2 + places.positive) * np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(31))) * (places.slot.astype(np.uint64) * 2 + 3)
-    whole = np.zeros(row_count, np.uint64)
-    np.add.at(whole, places.row, mixed)
-    first = np.zeros(row_count, np.uint64)
-    first[places.row] = places.question
-    _, at = np.unique(whole ^ (first * np.uint64(0xBF58476D1CE4E5B9)), return_index=True)
-    again = np.ones(row_count, bool)
-    again[at] = False
-    keys = places.row.astype(np.int64) << 32 | places.passage
-    negative = np.flatnonzero(~places.positive)
-    _, kept = np.unique(keys[negative], return_index=True)
-    twice = np.ones(len(negative), bool)
-    twice[kept] = False
-    return [
-        FileFinding(
-            "doubled_rows",
-            "rows that are the same as an earlier row",
-            int(again.sum()),
-            row_count,
-            "row",
-            _lines(checked_study, np.flatnonzero(again)),
-        ),
-        FileFinding(
-            "doubled_negatives",
-            "negatives that are twice in their row",
-            int(twice.sum()),
-            len(negative),
-            "negative",
-            _lines(checked_study, places.row[negative[twice]]),
-        ),
-    ]
-
-
-def _text_findings(checked_study: CheckedStudy) -> list[FileFinding]:
-    """Count questions and passages without text, and truncated passages."""
-    places, corpus = checked_study.occurrences, checked_study.study.corpus
-    connection = checked_study.study.questions.connection
-    blank = [number_of(id) for (id,) in connection.execute("SELECT id FROM question WHERE text = ?", (EMPTY,))]
-    longest, number = corpus.connection.execute(
-        "SELECT length(text), count(*) FROM passage GROUP BY 1 ORDER BY 1 DESC LIMIT 1"
-    ).fetchone()
-    cut = number if number >= max(CUT_LEAST, CUT_SHARE * len(corpus)) and longest > 1 else 0
-    dots = corpus.connection.execute(
-        "SELECT count(*) FROM passage WHERE text LIKE '%...' OR text LIKE '%…'"
-    ).fetchone()[0]
-    return [
-        FileFinding(
+    def add_texts(self) -> None:
+        """Count questions and passages without text, and truncated passages."""
+        study, places = self.checked_study.study, self.checked_study.occurrences
+        connection, passages, questions = study.corpus.connection, len(study.corpus), len(study.questions)
+        found = study.questions.connection.execute("SELECT id FROM question WHERE text = ?", (EMPTY,))
+        blank = [number_of(id) for (id,) in found]
+        self.add(
             "empty_questions",
             "questions without text",
+            "question",
             len(blank),
-            len(checked_study.study.questions),
-            "question",
-            _lines(checked_study, places.row[np.isin(places.question, blank)]),
-        ),
-        FileFinding(
-            "empty_texts",
-            "passages without a word",
-            int(places.empty.sum()),
-            len(places),
-            "place",
-            _lines(checked_study, places.row[places.empty]),
-        ),
-        FileFinding(
-            "cut_texts",
-            f"passages of exactly {longest:,} characters, the longest there are: cut",
-            int(cut),
-            len(corpus),
-            "passage",
-        ),
-        FileFinding("cut_with_dots", "passages that end in an ellipsis", int(dots), len(corpus), "passage"),
-    ]
-
-
-def _rows_without_passages(checked_study: CheckedStudy, row_count: int) -> list[FileFinding]:
-    places = checked_study.occurrences
-    questions = len(checked_study.study.questions)
-    with_negative = np.zeros(questions, bool)
-    with_negative[places.question[~places.positive]] = True
-    with_positive = np.zeros(questions, bool)
-    with_positive[places.question[places.positive]] = True
-    none = 0 if not (~places.positive).any() else int((~with_negative).sum())
-    return [
-        FileFinding("without_negatives", "questions without a negative", none, questions, "question"),
-        FileFinding(
-            "without_positives", "questions without a positive", int((~with_positive).sum()), questions, "question"
-        ),
-    ]
-
-
-def _leak_findings(checked_study: CheckedStudy, held_out: Iterable[str]) -> list[FileFinding]:
-    keys = {words_key(text) for text in held_out}
-    if not keys:
-        return []
-    count, leaked = 0, []
-    for question in checked_study.study.questions.all():
-        if words_key(question.text) in keys:
-            count += 1
-            leaked.append(number_of(question.id))
-    rows = checked_study.occurrences.row[np.isin(checked_study.occurrences.question, leaked)]
-    words = "questions that are in the dev or test set as well"
-    return [
-        FileFinding(
-            "leaked_questions",
-            words,
-            count,
-            len(checked_study.study.questions),
-            "question",
-            _lines(checked_study, rows),
+            questions,
+            places.row[np.isin(places.question, blank)],
         )
-    ]
+        empty = places.row[places.empty]
+        self.add("empty_texts", "passages without a word", "place", len(empty), len(places), empty)
+        longest, number = connection.execute(
+            "SELECT length(text), count(*) FROM passage GROUP BY 1 ORDER BY 1 DESC LIMIT 1"
+        ).fetchone()
+        cut = number if number >= max(CUT_LEAST, CUT_SHARE * passages) and longest > 1 else 0
+        words = f"passages of exactly {longest:,} characters, the longest there are: cut"
+        self.add("cut_texts", words, "passage", int(cut), passages)
+        (dots,) = connection.execute("SELECT count(*) FROM passage WHERE text LIKE '%...' OR text LIKE '%…'").fetchone()
+        self.add("cut_with_dots", "passages that end in an ellipsis", "passage", int(dots), passages)
+
+    def add_incomplete_questions(self) -> None:
+        places, questions = self.checked_study.occurrences, len(self.checked_study.study.questions)
+        for name, words, is_wanted in (
+            ("without_negatives", "questions without a negative", ~places.positive),
+            ("without_positives", "questions without a positive", places.positive),
+        ):
+            lacking = questions - len(np.unique(places.question[is_wanted]))
+            # A file without any negative is no fault: its trainer takes other questions' passages.
+            if name == "without_positives" or is_wanted.any():
+                self.add(name, words, "question", lacking, questions)
+
+    def add_leaks(self, held_out: Iterable[str]) -> None:
+        """Count the questions that are in the dev or test set. held_out: the questions of these."""
+        keys = {words_key(text) for text in held_out}
+        if not keys:
+            return
+        questions, places = self.checked_study.study.questions, self.checked_study.occurrences
+        leaked = [number_of(question.id) for question in questions.all() if words_key(question.text) in keys]
+        self.add(
+            "leaked_questions",
+            "questions that are in the dev or test set as well",
+            "question",
+            len(leaked),
+            len(questions),
+            places.row[np.isin(places.question, leaked)],
+        )
+
+
+def _repeated(keys: np.ndarray) -> np.ndarray:
+    """Return the indexes of the keys that repeat an earlier one, ascending."""
+    _, first = np.unique(keys, return_index=True)
+    return np.setdiff1d(np.arange(len(keys)), first)
 
 
 # In the batch

@@ -89,22 +89,7 @@ class JsonLines(_Table):
     kind = "JSON lines"
 
     def write(self, target: Path, replacements: Replacements) -> int:
-        count, number = 0, -1
-        with written_file(target) as out:
-            for line in raw_lines(self.path):
-                if not line.strip():
-                    out.write(line)
-                    continue
-                number += 1
-                if number not in replacements:
-                    out.write(line)
-                    count += 1
-                    continue
-                end = line[len(line.rstrip(b"\r\n")) :] or b"\n"
-                for values in replacements[number]:
-                    out.write(_json_like(values, line).encode() + end)
-                    count += 1
-        return count
+        return _write_lines(self.path, target, replacements, _json_like)
 
 
 class Csv(_Table):
@@ -169,19 +154,10 @@ class BareTsv(RowFile):
             yield number, dict(zip(self.columns, values, strict=True))
 
     def write(self, target: Path, replacements: Replacements) -> int:
-        count, number = 0, -1
-        with written_file(target) as out:
-            for line in raw_lines(self.path):
-                number += bool(line.strip())
-                if number not in replacements or not line.strip():
-                    out.write(line)
-                    count += bool(line.strip())
-                    continue
-                end = line[len(line.rstrip(b"\r\n")) :] or b"\n"
-                for values in replacements[number]:
-                    out.write("\t".join(str(values[name]) for name in self.columns).encode() + end)
-                    count += 1
-        return count
+        def line_of(values: Values, _: bytes) -> str:
+            return "\t".join(str(values[name]) for name in self.columns)
+
+        return _write_lines(self.path, target, replacements, line_of)
 
 
 class JsonArray(_Table):
@@ -207,7 +183,10 @@ class JsonArray(_Table):
         """Return the text before the first object, the text between two objects, and the text after the last object."""
         text = first_bytes(self.path, 1 << 20).decode("utf-8", "ignore")
         begin = text.index("{")
-        _, end = json.JSONDecoder().raw_decode(text, begin) if len(text) < 1 << 20 else self._first_end(text, begin)
+        try:
+            _, end = json.JSONDecoder().raw_decode(text, begin)
+        except json.JSONDecodeError:  # the first object is longer than what was read here
+            end = len(text)
         following = text.find("{", end)
         between = text[end:following] if following > 0 else ",\n"
         with _open_decompressed(self.path) as file:
@@ -216,12 +195,6 @@ class JsonArray(_Table):
                 tail = (tail + block)[-4096:]
         last = tail.decode("utf-8", "ignore")
         return text[:begin], between, last[last.rindex("}") + 1 :]
-
-    def _first_end(self, text: str, begin: int) -> tuple[Any, int]:
-        try:
-            return json.JSONDecoder().raw_decode(text, begin)
-        except json.JSONDecodeError:
-            return None, len(text)
 
 
 class Parquet(_Table):
@@ -380,6 +353,32 @@ def raw_lines(path: Path) -> Iterator[bytes]:
         yield rest
 
 
+def _write_lines(
+    source: Path, target: Path, replacements: Replacements, line_of: Callable[[Values, bytes], str]
+) -> int:
+    """Write a file in which each line that is not blank is a row, and return the number of rows.
+
+    Args:
+        line_of: Returns the line of a new row, given its values and the line that it replaces.
+    """
+    count, number = 0, -1
+    with written_file(target) as out:
+        for line in raw_lines(source):
+            if not line.strip():
+                out.write(line)
+                continue
+            number += 1
+            if number not in replacements:
+                out.write(line)
+                count += 1
+                continue
+            end = line[len(line.rstrip(b"\r\n")) :] or b"\n"
+            for values in replacements[number]:
+                out.write(line_of(values, line).encode() + end)
+                count += 1
+    return count
+
+
 def _json_like(values: Values, raw: bytes) -> str:
     """Serialise an object as JSON in the style of the original `raw`: the same spaces, escapes and indents."""
     text = raw.decode("utf-8", "replace").strip()
@@ -484,9 +483,9 @@ def _with_replacements(table: pa.Table, replacements: Replacements, first: int) 
     return pa.concat_tables(parts).combine_chunks()
 
 
-def first_rows(file: RowFile, count: int = 20) -> list[Values]:
-    """Return the values of the first `count` rows."""
-    return [values for _, values in islice(file.rows(), count)]
+def first_rows(file: RowFile) -> list[Values]:
+    """Return the values of the first 20 rows."""
+    return [values for _, values in islice(file.rows(), 20)]
 
 
 def texts_of_ids(path: Path, ids: Iterable[str]) -> dict[str, str]:

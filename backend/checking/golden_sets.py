@@ -23,11 +23,13 @@ from blindspot.backend.data.formats import find_writer
 from blindspot.backend.data.formats.files import open_atomically
 from blindspot.backend.data.importing.from_results import study_from_results
 from blindspot.backend.data.leaks import words_key
-from blindspot.backend.judging.audits import SETTLED, audit_samples
+from blindspot.backend.judging.audits import audit_samples
 from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.settings import ArmShares
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import Missing, Refused
+from blindspot.db.events import SETTLED
+from blindspot.db.judgements import labels_by_pair
 from blindspot.db.labels import Labels
 from blindspot.db.question_fields import QuestionFields
 from blindspot.db.queue import Queue
@@ -152,11 +154,11 @@ def log_precision(study: Study) -> LogPrecision | None:
     if sample is None:
         return None
     items = sample.complete
-    k, drawn = int(sample.settings["depth"]), sum(batch in sample.batches for batch in _audit_items(study))
+    k, drawn = int(sample.settings["depth"]), sample.drawn
     if not items:
         return LogPrecision(k, drawn, 0, None, None, ())
     ids = [item.question for item in items]
-    labels = {(each.question, each.passage): each.label or "" for each in Labels(study.labels_path).consensus(ids)}
+    labels = labels_by_pair(Labels(study.labels_path).consensus(ids))
     rows = [(item.question, candidate) for item in items for candidate in item.candidates]
     label = np.array([labels.get((question, candidate.passage), "") for question, candidate in rows])
     settled = np.isin(label, SETTLED)
@@ -170,13 +172,6 @@ def log_precision(study: Study) -> LogPrecision | None:
     none = np.array([id not in answered for id in known])
     share = mean_interval(none, units_by_id(study, known)) if known else None
     return LogPrecision(k, drawn, len(items), precision, share, tuple(np.array(known)[none][:LISTED].tolist()))
-
-
-def _audit_items(study: Study) -> Iterator[str]:
-    """Yield, for each question of an audit's sample, the name of its batch."""
-    queue = Queue(study.labels_path)
-    for batch in queue.batches():
-        yield from (batch.name for item in queue.items(batch.name) if item.arm == "audit" and not batch.practice)
 
 
 # The golden set
@@ -227,8 +222,8 @@ def golden_set(study: Study) -> list[GoldenQuestion]:
 
 
 def _passage_texts(study: Study, ids: Sequence[str]) -> list[str]:
-    ordinals = study.corpus.ordinals(ids)
-    return [passage.text for passage in study.corpus.passages([ordinals[id] for id in ids])]
+    passages = study.corpus.by_id(ids)
+    return [passages[id].text for id in ids]
 
 
 def _write_ragas(study: Study, golden: Sequence[GoldenQuestion], path: Path) -> int:

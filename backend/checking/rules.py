@@ -170,7 +170,7 @@ def statistics(pairs: NegativePairs) -> dict[str, np.ndarray]:
     return found
 
 
-def judge_of_labels(judged_draws: JudgedDraws, seed: int = 0) -> tuple[np.ndarray, np.ndarray] | None:
+def judge_of_labels(judged_draws: JudgedDraws) -> tuple[np.ndarray, np.ndarray] | None:
     """Train a model on the labels that predicts the probability that a pair is a false negative. Returns the
     predictions for all m pairs, and cross-fitted predictions for the n judged pairs, by models that did not see the
     labels of the same question. Returns None if there are too few labels.
@@ -235,15 +235,11 @@ def compare_rules(checked_study: CheckedStudy, judged_draws: JudgedDraws | None,
     own = {name: values[judged_draws.pair_rows] for name, values in scores.items()}
     learned = judge_of_labels(judged_draws)
     if learned is not None:
+        # The judge keeps a judged pair by the model that did not see it, and the file's pairs by the whole model.
         scores["judge"], own["judge"] = -learned[0], -learned[1]
-    member = cell_of_each_pair(checked_study)
-    rows = [
-        _measure_rule(judged_draws, rule, scores[rule.name], own[rule.name], member, level)
-        for name in scores
-        for rule in _candidate_rules(name, scores[name])
-    ]
-    qualities = [_quality(name, own[name], judged_draws) for name in scores]
-    return _choose(judged_draws, rows, qualities, scores, own, member, level)
+    comparison = _Comparison(judged_draws, scores, own, cell_of_each_pair(checked_study), level)
+    rows = [comparison.row(rule) for name in scores for rule in _candidate_rules(name, scores[name])]
+    return comparison.choose(rows, [comparison.quality(name) for name in scores])
 
 
 def _candidate_rules(name: str, values: np.ndarray) -> list[MiningRule]:
@@ -294,64 +290,94 @@ def pairs_kept_by(rule: MiningRule, pairs: NegativePairs, judged_draws: JudgedDr
     return scores[rule.name] >= rule.value
 
 
-def _measure_rule(
-    judged_draws: JudgedDraws,
-    rule: MiningRule,
-    scores: np.ndarray,
-    rule_scores: np.ndarray,
-    member: np.ndarray,
-    level: float,
-) -> RuleRow:
-    # The judge keeps a judged pair by the model that did not see it (`own`), and the file's pairs by the whole model.
-    keeps, kept = scores >= rule.value, rule_scores >= rule.value
-    middle, low, high = _interval(judged_draws, kept, keeps, member, level)
-    weights = _weights(judged_draws)
-    false, true = weights * judged_draws.false, weights * ~judged_draws.false
-    questions = len(np.unique(judged_draws.pairs.question))
-    emptied = questions - len(np.unique(judged_draws.pairs.question[keeps]))
-    return RuleRow(
-        rule,
-        int(keeps.sum()),
-        int((~keeps).sum()),
-        questions,
-        emptied,
-        middle,
-        low,
-        high,
-        float(false[~kept].sum() / max(false.sum(), 1e-12)),
-        float(true[kept].sum() / max(true.sum(), 1e-12)),
-    )
+@dataclass(frozen=True)
+class _Comparison:
+    """The data on which rules are compared.
 
+    Attributes:
+        draws: The judged pairs. scores, own: For each rule, its statistic of all m pairs, and of the n judged ones.
+        member: (m,) the cell of each pair. level: Of the intervals.
+    """
 
-def _interval(
-    judged_draws: JudgedDraws, subset: np.ndarray, keeps: np.ndarray, member: np.ndarray, level: float
-) -> tuple[float, float, float]:
-    """Return the share of false negatives among the pairs that a rule keeps: estimate, low, high."""
-    all_cells = judged_draws.plan.cells
-    counts = np.bincount(member[keeps], minlength=len(all_cells.counts))
-    # For the judge, kept draws may lie in cells that the whole model empties: such cells hold these draws.
-    counts = np.maximum(counts, np.bincount(judged_draws.cells[subset], minlength=len(counts)))
-    used = counts > 0
-    if not subset.any():
-        return float("nan"), 0.0, 1.0
-    part = Cells(counts[used], all_cells.chances[used], all_cells.weights[used])
-    places = (np.cumsum(used) - 1)[judged_draws.cells[subset]]
-    return interval(judged_draws.false[subset], judged_draws.unsettled[subset], places, part, level)
+    draws: JudgedDraws
+    scores: dict[str, np.ndarray]
+    own: dict[str, np.ndarray]
+    member: np.ndarray
+    level: float
 
+    def row(self, rule: MiningRule) -> RuleRow:
+        keeps, kept = self.scores[rule.name] >= rule.value, self.own[rule.name] >= rule.value
+        weights, question = _weights(self.draws), self.draws.pairs.question
+        false, true = weights * self.draws.false, weights * ~self.draws.false
+        questions = len(np.unique(question))
+        return RuleRow(
+            rule,
+            int(keeps.sum()),
+            int((~keeps).sum()),
+            questions,
+            questions - len(np.unique(question[keeps])),
+            *self.interval(rule, self.level),
+            false_dropped=float(false[~kept].sum() / max(false.sum(), 1e-12)),
+            true_kept=float(true[kept].sum() / max(true.sum(), 1e-12)),
+        )
 
-def _quality(name: str, rule_scores: np.ndarray, judged_draws: JudgedDraws, seed: int = 0) -> RuleQuality:
-    """Return the weighted AUC of a rule's statistic, with a bootstrap interval over questions."""
-    weights, false = _weights(judged_draws), judged_draws.false
-    questions = judged_draws.pairs.question[judged_draws.pair_rows]
-    _, owner = np.unique(questions, return_inverse=True)
-    rng = np.random.default_rng(seed)
-    found = []
-    for _ in range(RESAMPLES):
-        times = np.bincount(rng.integers(owner.max() + 1, size=owner.max() + 1), minlength=owner.max() + 1)[owner]
-        if (times * false).any() and (times * ~false).any():
-            found.append(_auc(rule_scores, false, weights * times))
-    low, high = np.quantile(found, [0.025, 0.975])
-    return RuleQuality(name, _auc(rule_scores, false, weights), float(low), float(high))
+    def interval(self, rule: MiningRule, level: float) -> tuple[float, float, float]:
+        """Return the share of false negatives among the pairs that a rule keeps: estimate, low, high."""
+        keeps, kept = self.scores[rule.name] >= rule.value, self.own[rule.name] >= rule.value
+        if not kept.any():
+            return float("nan"), 0.0, 1.0
+        all_cells = self.draws.plan.cells
+        counts = np.bincount(self.member[keeps], minlength=len(all_cells.counts))
+        # For the judge, kept draws may lie in cells that the whole model empties: such cells hold these draws.
+        counts = np.maximum(counts, np.bincount(self.draws.cells[kept], minlength=len(counts)))
+        used = counts > 0
+        part = Cells(counts[used], all_cells.chances[used], all_cells.weights[used])
+        places = (np.cumsum(used) - 1)[self.draws.cells[kept]]
+        return interval(self.draws.false[kept], self.draws.unsettled[kept], places, part, level)
+
+    def quality(self, name: str) -> RuleQuality:
+        """Return the weighted AUC of a rule's statistic, with a bootstrap interval over questions."""
+        own, weights, false = self.own[name], _weights(self.draws), self.draws.false
+        _, owner = np.unique(self.draws.pairs.question[self.draws.pair_rows], return_inverse=True)
+        rng = np.random.default_rng(0)
+        found = []
+        for _ in range(RESAMPLES):
+            times = np.bincount(rng.integers(owner.max() + 1, size=owner.max() + 1), minlength=owner.max() + 1)[owner]
+            if (times * false).any() and (times * ~false).any():
+                found.append(_auc(own, false, weights * times))
+        low, high = np.quantile(found, [0.025, 0.975])
+        return RuleQuality(name, _auc(own, false, weights), float(low), float(high))
+
+    def choose(self, rows: list[RuleRow], qualities: list[RuleQuality]) -> RuleCurve:
+        """Choose the row with the largest gain among the rules whose AUC is above chance."""
+        separating = {each.name for each in qualities if each.low > 0.5}
+        places = [place for place, row in enumerate(rows) if row.rule.name in separating and row.kept and row.dropped]
+        others = [each for each in qualities if each.name not in separating]
+        if not places:
+            why = (
+                "no rule tells false from true negatives: "
+                + _unusable_rules_sentence(others)
+                + ". Take out the false ones that were found, or judge more"
+            )
+            return RuleCurve(rows, qualities, None, why, None)
+
+        def gain(position: int) -> float:
+            return rows[position].gain
+
+        best = max(places, key=gain)
+        row = rows[best]
+        if row.gain <= 1:
+            why = "every rule costs more true negatives and questions than it drops false ones; take out those that were found"
+            return RuleCurve(rows, qualities, None, why, None)
+        to_paste = max((place for place in places if rows[place].rule.argument), key=gain, default=None)
+        promise = self.interval(row.rule, 1 - (1 - self.level) / len(rows))[2]
+        why = (
+            f"it drops {row.false_dropped:.0%} of the false negatives, keeps {row.true_kept:.0%} of the true ones and leaves "
+            f"{row.questions_emptied / row.questions:.1%} of the questions without a negative, the best sum of all rows"
+        )
+        if others:
+            why += "; " + _unusable_rules_sentence(others)
+        return RuleCurve(rows, qualities, best, why, promise, to_paste)
 
 
 def _auc(values: np.ndarray, false: np.ndarray, weights: np.ndarray) -> float:
@@ -365,49 +391,6 @@ def _auc(values: np.ndarray, false: np.ndarray, weights: np.ndarray) -> float:
     below = np.cumsum(of_false) - of_false / 2
     true = np.bincount(place, weights * ~false)
     return float(below @ true / (of_false.sum() * true.sum()))
-
-
-def _choose(
-    judged_draws: JudgedDraws,
-    rows: list[RuleRow],
-    qualities: list[RuleQuality],
-    scores: dict[str, np.ndarray],
-    rule_scores: dict[str, np.ndarray],
-    member: np.ndarray,
-    level: float,
-) -> RuleCurve:
-    """Choose the row with the largest gain among the rules whose AUC is above chance."""
-    separating = {each.name for each in qualities if each.low > 0.5}
-    places = [place for place, row in enumerate(rows) if row.rule.name in separating and row.kept and row.dropped]
-    others = [each for each in qualities if each.name not in separating]
-    if not places:
-        why = (
-            "no rule tells false from true negatives: "
-            + _unusable_rules_sentence(others)
-            + ". Take out the false ones that were found, or judge more"
-        )
-        return RuleCurve(rows, qualities, None, why, None)
-
-    def gain(position: int) -> float:
-        return rows[position].gain
-
-    best = max(places, key=gain)
-    row = rows[best]
-    if row.gain <= 1:
-        why = "every rule costs more true negatives and questions than it drops false ones; take out those that were found"
-        return RuleCurve(rows, qualities, None, why, None)
-    to_paste = max((place for place in places if rows[place].rule.argument), key=gain, default=None)
-    name, value = row.rule.name, row.rule.value
-    promise = _interval(
-        judged_draws, rule_scores[name] >= value, scores[name] >= value, member, 1 - (1 - level) / len(rows)
-    )[2]
-    why = (
-        f"it drops {row.false_dropped:.0%} of the false negatives, keeps {row.true_kept:.0%} of the true ones and leaves "
-        f"{row.questions_emptied / row.questions:.1%} of the questions without a negative, the best sum of all rows"
-    )
-    if others:
-        why += "; " + _unusable_rules_sentence(others)
-    return RuleCurve(rows, qualities, best, why, promise, to_paste)
 
 
 def _unusable_rules_sentence(qualities: Sequence[RuleQuality]) -> str:

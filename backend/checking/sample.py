@@ -19,12 +19,12 @@ from blindspot.analysis.weighted_draws import Cells, draw_order
 from blindspot.backend.checking.building import CheckedStudy, passage_id, question_id
 from blindspot.backend.checking.pairs import NegativePairs, negative_pairs
 from blindspot.backend.checking.settings import DRAWS
-from blindspot.backend.checking.suspicion import cells_by_suspicion, suspicion
-from blindspot.backend.checking.vectors import pair_similarity
+from blindspot.backend.checking.suspicion import cells_by_suspicion, pair_similarity, suspicion
 from blindspot.backend.core.manifest import read_object, write_json
 from blindspot.backend.judging.batches import pair_items
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import BadInput, Refused
+from blindspot.db.judgements import labels_by_pair
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Queue
 
@@ -223,8 +223,8 @@ def peoples_labels(checked_study: CheckedStudy) -> dict[PairId, str]:
     store = Labels(checked_study.study.labels_path, read_only=True)
     bad = set(store.bad_questions())
     return {
-        (pair.question, pair.passage): "open" if pair.question in bad else pair.label or "open"
-        for pair in store.consensus()
+        pair: "open" if pair[0] in bad or label == "unsure" else label
+        for pair, label in labels_by_pair(store.consensus()).items()
     }
 
 

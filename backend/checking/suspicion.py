@@ -12,7 +12,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from blindspot.analysis.weighted_draws import Cells
-from blindspot.backend.checking.pairs import FEATURES, NegativePairs
+from blindspot.backend.checking.building import CheckedStudy, question_id
+from blindspot.backend.checking.pairs import FEATURES, NegativePairs, negative_pairs
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.dense import encoder_settings
+from blindspot.backend.retrieval.encoder import load_encoder
 
 EDGES = np.array([0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98])
 """Quantiles of suspicion that separate the cells; the most suspicious 2% are one cell."""
@@ -24,6 +28,7 @@ UNIFORM = 0.65
 """Share of each weight that is the same for all pairs; the rest is proportional to the standard deviation of a cell's
 pairs.
 """
+BLOCK = 512  # passages encoded at a time; questions are encoded once
 WEIGHTS: Mapping[str, float] = {"overlap": 1.0, "shared": 0.5, "similar": 0.5, "score": 2.0, "vectors": 2.0}
 
 
@@ -31,7 +36,7 @@ def suspicion(pairs: NegativePairs, similarity: np.ndarray | None = None) -> tup
     """Return the suspicion of each pair, (m,) float64, and the names of the signals used.
 
     Args:
-        similarity: (m,) of the vectors of question and passage (`blindspot.backend.checking.vectors`).
+        similarity: (m,) of the vectors of question and passage (`pair_similarity`).
     """
     parts = {name: pairs.features[:, place].astype(np.float64) for place, name in enumerate(FEATURES)}
     parts["score"] = pairs.score.astype(np.float64)
@@ -71,4 +76,37 @@ def _ranks(values: np.ndarray) -> np.ndarray:
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     result: np.ndarray = (ends - (counts - 1) / 2 - 0.5)[place] / len(values)
+    return result
+
+
+def pair_similarity(checked_study: CheckedStudy, name: str, progress: Progress | None = None) -> np.ndarray:
+    """Return the cosine similarity of question and passage, (m,) float64, in the order of `negative_pairs`.
+
+    Args:
+        name: An encoder of the study, such as minilm.
+
+    Raises Missing if the study has no such encoder.
+    """
+    encoder = load_encoder(encoder_settings(checked_study.study, name))
+    pairs = negative_pairs(checked_study.occurrences)
+    asked, of_question = np.unique(pairs.question, return_inverse=True)
+    texts = [question.text for question in checked_study.study.questions.with_ids(map(question_id, asked.tolist()))]
+    questions = _unit(encoder.encode_questions(texts))
+    found = np.empty(len(pairs))
+    order = np.argsort(pairs.passage, kind="stable")
+    passages, begins = np.unique(pairs.passage[order], return_index=True)
+    ends = np.append(begins[1:], len(order))
+    for start in range(0, len(passages), BLOCK):
+        block = passages[start : start + BLOCK]
+        vectors = _unit(encoder.encode_passages(checked_study.study.corpus.passages(block.tolist())))
+        rows = order[begins[start] : ends[min(start + BLOCK, len(passages)) - 1]]
+        own = vectors[np.searchsorted(block, pairs.passage[rows])]
+        found[rows] = np.einsum("nd,nd->n", questions[of_question[rows]], own)
+        if progress is not None:
+            progress(min(start + BLOCK, len(passages)), len(passages), f"encoding with {name}")
+    return found
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    result: np.ndarray = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return result

@@ -1,5 +1,6 @@
 """The sentences about a check: the size of the file, its problems, the share of false negatives, what more labels change,
-the rule, and what was changed. The card, the command and the page *Check* print them.
+the rule, and what was changed. The command and the page *Check* print them, and the card of a cleaned file.
+Sentences about a retriever's log are at the end.
 """
 
 from __future__ import annotations
@@ -7,10 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from blindspot.backend.checking.facts import BatchSize, FileFacts, FileFinding
+from blindspot.backend.checking.golden_sets import LogFacts, LogPrecision
 from blindspot.backend.checking.rules import RuleCurve
 from blindspot.backend.checking.sample import RateEstimate, WidthForecast
 from blindspot.backend.checking.writing import Changes
 from blindspot.backend.text.number_words import noun_form, quantity
+
+NOT_CHECKED = (
+    "Positives were assumed to be correct.",
+    "Pairs that nobody judged are as in the original file. An answer is what these judges call an answer; their own mistakes are part of the estimate.",
+    "In-batch negatives were compared by their texts alone: identical questions, identical and near-identical positives.",
+)
 
 
 def size_lines(facts: FileFacts) -> list[str]:
@@ -104,3 +112,65 @@ def change_lines(changes: Changes) -> Sequence[str]:
             "in its place"
         )
     return lines or ["nothing"]
+
+
+def cleaning_card(
+    name: str, form: str, facts: FileFacts, rate: RateEstimate | None, curve: RuleCurve, changes: Changes
+) -> str:
+    """Return the card as Markdown."""
+    rule = [] if curve.chosen is None else [rule_words(curve), "", f"Why: {curve.why}.", "", paste_words(curve)]
+    sections = {
+        "The file": [f"- {form}", *(f"- {line}" for line in size_lines(facts))],
+        "Seen at once": [f"- {finding_words(finding)}" for finding in facts.findings] or ["- nothing"],
+        "Inside the batch": [f"- {batch_words(each)}" for each in facts.batches or ()],
+        "False negatives": [rate_words(rate)] if rate is not None else ["Nobody judged any pair."],
+        "Rule": rule,
+        "Changed": [f"- {line}" for line in change_lines(changes)],
+        "Not checked": [f"- {line}" for line in NOT_CHECKED],
+    }
+    parts = [f"# Checked training data: {name}", ""]
+    for heading, lines in sections.items():
+        if lines:
+            parts += [f"## {heading}", "", *lines, ""]
+    return "\n".join([*parts, "Made with Blindspot (`blindspot check`)."]) + "\n"
+
+
+# A log
+
+
+def log_fact_lines(facts: LogFacts) -> list[str]:
+    lines = [
+        f"{quantity(facts.events, 'question')} asked, {facts.questions:,} of them distinct; "
+        f"{quantity(facts.chunks, 'distinct chunk')}, {facts.depth} for a question at the median"
+    ]
+    if facts.without_chunks:
+        lines.append(
+            f"nothing came back for {quantity(facts.without_chunks, 'question')} ({facts.without_chunks / facts.events:.1%})"
+        )
+    if facts.identical:
+        lines.append(f"{quantity(facts.identical, 'chunk')} with the same text as another one, under another id")
+    if facts.near_identical > facts.identical:
+        lines.append(
+            f"{quantity(facts.near_identical, 'chunk')} nearly identical to another one (90% of the 5-word sequences)"
+        )
+    if facts.fields:
+        lines.append(f"fields for slices and filters: {', '.join(facts.fields)}")
+    return lines
+
+
+def log_precision_words(precision: LogPrecision | None) -> str:
+    """Return a sentence or two about the precision of the log and its interval."""
+    if precision is None or precision.precision is None or precision.precision.value is None:
+        return "No question of the sample is judged completely yet."
+    share, unanswered = precision.precision, precision.unanswered
+    between = "" if share.low is None or share.high is None else f" ({share.low:.0%} to {share.high:.0%})"
+    words = (
+        f"{share.value:.0%} of the first {precision.k} chunks answer{between}, from {quantity(precision.judged, 'question')} drawn at "
+        f"random and {quantity(share.passages, 'judged chunk')}."
+    )
+    if unanswered is not None:
+        words += (
+            f" Nothing that came back answers {unanswered.mean:.0%} of the questions ({unanswered.low:.0%} to "
+            f"{unanswered.high:.0%})."
+        )
+    return words

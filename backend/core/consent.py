@@ -23,7 +23,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -121,7 +120,7 @@ def give_consent(study: Study, url: str, key_variable: str = "") -> Consent:
     with _edit_consents() as known:
         word = _study_identity(study) or _new_identity(study)
         given = Consent(str(study.folder), word, server, key_variable, now)
-        known[:] = [each for each in known if not _is_same_consent(each, given)] + [given]
+        known[:] = [each for each in known if (each.study, each.server) != (given.study, server)] + [given]
     return given
 
 
@@ -155,9 +154,9 @@ def require_consent(study: Study, url: str, noun: str) -> Consent:
 
     Raises NeedsConsent if there is no consent.
     """
-    found = find_consent(study, url)
-    if found is not None:
-        return found
+    consent = find_consent(study, url)
+    if consent is not None:
+        return consent
     server = server_of(url)
     plain = "" if urlsplit(server).scheme == "https" else " (not encrypted)"
     raise NeedsConsent(server, f"{noun} to {server}{plain}; nothing was sent. {how_to_allow(study, server)}")
@@ -167,10 +166,6 @@ def how_to_allow(study: Study, url: str) -> str:
     """Return the sentence that tells a person how to give the consent."""
     command = f"blindspot consent give {shlex.quote(server_of(url))} --study {shlex.quote(str(study.folder))}"
     return f"If you trust this server with them, run: {command}"
-
-
-def _is_same_consent(consent: Consent, other_consent: Consent) -> bool:
-    return (consent.study, consent.server) == (other_consent.study, other_consent.server)
 
 
 def _study_identity(study: Study) -> str:
@@ -195,13 +190,9 @@ def _new_identity(study: Study) -> str:
     return word
 
 
-def _consents_path() -> Path:
-    return user_folder() / FILE
-
-
 def _read_consents() -> list[Consent]:
     """Return all consents of this person. Raises Refused where others can write the file, BadInput if it is damaged."""
-    path = _consents_path()
+    path = user_folder() / FILE
     try:
         with open(path, encoding="utf-8") as file:
             state = os.fstat(file.fileno())
@@ -220,7 +211,7 @@ def _read_consents() -> list[Consent]:
 @contextmanager
 def _edit_consents() -> Iterator[list[Consent]]:
     """Yield the list of consents for changes, and write it atomically when the `with` block ends."""
-    path = _consents_path()
+    path = user_folder() / FILE
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with open(path.with_suffix(".lock"), "w") as lock:

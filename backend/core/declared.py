@@ -5,8 +5,8 @@
         k1: float = Field(default=0.9, title="k1", description="Saturation of a term's frequency", ge=0)
 
 The comments of study.toml, the command-line options (app/commands/options.py), the form fields
-(app/components/setting_fields.py), the messages about invalid values and the tables in the docs (`markdown_table`) are
-generated from this declaration.
+(app/components/setting_fields.py), the messages about invalid values and the tables in the docs (tests/test_options.py)
+are generated from this declaration.
 """
 
 from __future__ import annotations
@@ -20,24 +20,12 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, dataclass_transform, get_args, get_origin
 
-from pydantic import AfterValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, ConfigDict, ValidationError
+from pydantic import Field as Field
 from pydantic import dataclasses as pydantic_dataclasses
 
 from blindspot.backend.core.registry import Registry
 from blindspot.db.errors import BadInput
-
-__all__ = [
-    "DeclaredSetting",
-    "Field",
-    "build_settings",
-    "declared_settings",
-    "markdown_table",
-    "one_of",
-    "named_settings",
-    "value_text",
-    "settings_class",
-    "toml_section",
-]
 
 C = TypeVar("C")
 R = TypeVar("R")
@@ -143,7 +131,8 @@ def _declare_setting(name: str, field: Any) -> DeclaredSetting:
     kinds = [field.annotation]
     if get_origin(field.annotation) in (Union, types.UnionType):
         kinds = [kind for kind in get_args(field.annotation) if kind is not type(None)]
-    named = field.json_schema_extra.get("choices", ()) if isinstance(field.json_schema_extra, dict) else ()
+    extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+    named = extra.get("choices", ())
     item = (get_args(kinds[0]) or (str,))[0] if get_origin(kinds[0]) is tuple else None
     words = kinds[0] if item is None else item
     choices = get_args(words) if get_origin(words) is Literal else tuple(named)
@@ -152,7 +141,6 @@ def _declare_setting(name: str, field: Any) -> DeclaredSetting:
         word: getattr(each, word) for each in field.metadata for word in ("ge", "le", "gt", "lt") if hasattr(each, word)
     }
     default = field.get_default(call_default_factory=True)
-    extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
     return DeclaredSetting(
         name=name,
         title=field.title or name.replace("_", " ").capitalize(),
@@ -221,9 +209,7 @@ def named_settings(cls: type, parameter: str = "settings") -> Callable[[Callable
 
         fields = [
             inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=one.default if one.has_default else inspect.Parameter.empty,
+                name, inspect.Parameter.KEYWORD_ONLY, default=one.default if one.has_default else own.empty
             )
             for name, one in known.items()
         ]
@@ -281,21 +267,10 @@ def toml_section(cls: type, values: Mapping[str, Any] | None = None) -> str:
     lines = []
     for name, declaration in declared_settings(cls).items():
         value = (values or {}).get(name, declaration.default)
-        if (
-            declaration.kind not in (int, float, bool, str)
-            or value is None
-            or declaration.extra.get("toml") is False
-            and name not in (values or {})
-        ):
+        is_hidden = declaration.extra.get("toml") is False and name not in (values or {})
+        if declaration.kind not in (int, float, bool, str) or value is None or is_hidden:
             continue
-        written = (
-            _toml_string(value)
-            if isinstance(value, str)
-            else str(value).lower()
-            if isinstance(value, bool)
-            else str(value)
-        )
-        lines.append((f"{name} = {written}", declaration.help))
+        lines.append((f"{name} = {_toml_value(value)}", declaration.help))
     width = max((len(line) for line, about in lines if len(about) <= LONGEST_COMMENT), default=0)
     return "".join(_line_with_comment(line, about, width) for line, about in lines)
 
@@ -307,21 +282,8 @@ def _line_with_comment(line: str, comment: str, width: int) -> str:
     return "".join(f"# {part}\n" for part in textwrap.wrap(comment, 2 * LONGEST_COMMENT)) + f"{line}\n"
 
 
-def _toml_string(text: str) -> str:
-    """Return a text as a TOML basic string. Characters that TOML does not allow become spaces."""
-    return '"' + "".join(c if c.isprintable() and c not in '"\\' else " " for c in text) + '"'
-
-
-def markdown_table(cls: type) -> str:
-    """Return the settings of a class as a Markdown table for the docs. A test compares the docs page with
-    this table.
-    """
-    rows = ["| setting | default | accepts | what it does |", "|---|---|---|---|"]
-    for name, declaration in declared_settings(cls).items():
-        if declaration.kind not in (int, float, bool, str):
-            continue
-        default = "" if declaration.default is None else f"`{value_text(declaration.default)}`"
-        rows.append(
-            f"| `{name}` | {default} | {declaration.accepted_values.removeprefix('one of ')} | {declaration.help} |"
-        )
-    return "\n".join(rows)
+def _toml_value(value: object) -> str:
+    """Return a number, a flag or a text in TOML. Characters that a TOML string does not allow become spaces."""
+    if not isinstance(value, str):
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    return '"' + "".join(c if c.isprintable() and c not in '"\\' else " " for c in value) + '"'

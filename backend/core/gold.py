@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
 import numpy as np
 
+from blindspot.db.corpus import Corpus
 from blindspot.db.question_table import gold_of
 from blindspot.db.records import Question
 
 
-class PassageRows(Protocol):
-    """Anything that looks up passages by id, such as `blindspot.db.corpus.Corpus`."""
-
-    def ordinals(self, ids: Iterable[str], /) -> Mapping[str, int]:
-        """Return the row of each id in the collection; unknown ids are absent."""
-        ...
-
-
-def gold_matrix(corpus: PassageRows, rows: np.ndarray, questions: Sequence[Question]) -> tuple[np.ndarray, np.ndarray]:
+def gold_matrix(corpus: Corpus, rows: np.ndarray, questions: Sequence[Question]) -> tuple[np.ndarray, np.ndarray]:
     """Mark the hits that are gold passages.
 
     Args:

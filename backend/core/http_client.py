@@ -106,13 +106,12 @@ class HttpClient:
     """Sends requests to one URL. Threads may share a client; if the server asks one thread to wait, all threads wait.
 
     Args:
-        url: The address to which `post` adds its path.
+        url: The address of the requests.
         consent: To the server of this address.
         authorization: The header of that name, with the key; "" for requests without a key.
         timeout: Seconds for one answer.
         retries: How often a request is repeated.
         connections: How many requests may be under way at once.
-        maximum_reply: Bytes of the longest answer that is read.
     """
 
     def __init__(
@@ -123,37 +122,34 @@ class HttpClient:
         timeout: float,
         retries: int,
         connections: int,
-        maximum_reply: int = MAXIMUM_REPLY,
     ):
         import urllib3
 
         if server_of(url) != consent.server:
             raise Refused(f"{url} is not at {consent.server}, which was allowed; nothing was sent")
 
-        self.url, self.timeout, self.retries, self.maximum_reply = url, timeout, retries, maximum_reply
+        self.url, self.timeout, self.retries = url, timeout, retries
         self._authorization = authorization
         self._pool = urllib3.PoolManager(maxsize=connections, block=True)
         self._wait_until = 0.0
         self._stopped = threading.Event()
 
     def stop_waiting(self) -> None:
-        """End all waiting: requests that are waiting to be repeated raise Stopped."""
+        """End all waiting: requests that are waiting to be repeated raise RequestAbandoned."""
         self._stopped.set()
 
-    def post(
-        self, body: bytes, path: str = "", content_type: str = "application/json", method: str = "POST"
-    ) -> HttpResponse:
+    def post(self, body: bytes) -> HttpResponse:
         """Send a request, repeat it while the server asks for that, and return the response.
 
         Raises:
-            ServerAway: no such answer after all repetitions.
+            ServerUnavailable: no such answer after all repetitions.
         """
         problem = ""
         for attempt in range(self.retries + 1):
             self._pause(self._wait_until - time.monotonic())
             retry_after = None
             try:
-                answer = self._send_once(method, body, path, content_type)
+                answer = self._send_once(body)
             except OSError as error:
                 problem = plain_error(error)
             else:
@@ -165,16 +161,16 @@ class HttpClient:
         requests = "1 request" if self.retries == 0 else f"{self.retries + 1} requests"
         raise ServerUnavailable(f"{self.url}: {problem} after {requests}")
 
-    def _send_once(self, method: str, body: bytes, path: str, content_type: str) -> HttpResponse:
+    def _send_once(self, body: bytes) -> HttpResponse:
         import urllib3
 
-        headers = {"Content-Type": content_type, "Accept": "application/json"}
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if self._authorization:
             headers["Authorization"] = self._authorization
         try:
             answer = self._pool.request(
-                method,
-                self.url + path,
+                "POST",
+                self.url,
                 body=body,
                 headers=headers,
                 timeout=urllib3.Timeout(connect=min(self.timeout, SECONDS_TO_CONNECT), read=self.timeout),
@@ -189,17 +185,17 @@ class HttpClient:
     def _read_content(self, answer: urllib3.BaseHTTPResponse) -> bytes:
         """Read a response, at most one byte over the maximum. Raises TimeoutError if the body arrives too slowly."""
         deadline, blocks, size = time.monotonic() + self.timeout, [], 0
-        while size <= self.maximum_reply and (block := answer.read1(65_536) or b""):
+        while size <= MAXIMUM_REPLY and (block := answer.read1(65_536) or b""):
             blocks.append(block)
             size += len(block)
             if time.monotonic() > deadline:
                 answer.close()
                 raise TimeoutError(f"no whole answer within {self.timeout:g} s")
-        if size > self.maximum_reply:
+        if size > MAXIMUM_REPLY:
             answer.close()
         else:
             answer.release_conn()
-        return b"".join(blocks)[: self.maximum_reply + 1]
+        return b"".join(blocks)[: MAXIMUM_REPLY + 1]
 
     def _back_off(self, attempt: int, retry_after: float | None) -> None:
         if retry_after is None:
@@ -216,15 +212,13 @@ class HttpClient:
 def message_of(content: bytes, secret: str = "") -> str:
     """Return the server's own error text, to append to a message; "" if the body has no readable text."""
     try:
-        found = json.loads(content[:10_000])
-        error = found.get("error", found)
+        answer = json.loads(content[:10_000])
+        error = answer.get("error", answer)
         if isinstance(error, dict):
-            said = error.get("message") or error.get("reason") or ""
-        else:
-            said = error
+            error = error.get("message") or error.get("reason") or ""
     except (ValueError, AttributeError):
         return ""
-    text = " ".join(str(said).split())[:160]
+    text = " ".join(str(error).split())[:160]
     text = text.replace(secret, "***") if secret else text
     return f": {text}" if text else ""
 

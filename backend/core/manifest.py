@@ -124,9 +124,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     path = folder / MANIFEST
     if not path.is_file():
         return None
-    content = read_json(path)
-    if not isinstance(content, dict):
-        raise BadInput(f"is not a JSON object; {_AGAIN}", path)
+    content = read_object(path)
     for key, kind in _TYPES.items():
         value = content.get(key)
         if value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):

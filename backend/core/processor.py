@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from pathlib import Path
 
@@ -19,3 +20,11 @@ def processor() -> str:
     stated = CPU_INFO.read_text().splitlines() if CPU_INFO.is_file() else []
     wanted = ("model name", "flags", "Features", "CPU part")
     return "\n".join(dict.fromkeys(line for line in stated if line.startswith(wanted))) or platform.platform()
+
+
+def processors() -> int:
+    """Return the number of processors that this process may use. Under torchrun, the processors are divided among the
+    local processes.
+    """
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, available // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import field, replace
 from pathlib import Path
 from string import Formatter
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import field_validator
 
 from blindspot.backend.core.declared import Field, build_settings, settings_class, toml_section
 from blindspot.db.errors import BadInput, Refused
+
+if TYPE_CHECKING:
+    import tomlkit
 
 Unit = Literal["fact", "question", "subject", "template", "relation"]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -206,50 +211,51 @@ def _path_in_study(model: str | None, folder: Path) -> str | None:
     return str(inside.absolute()) if inside is not None and inside.is_dir() else model
 
 
+@contextmanager
+def _edited_toml(path: Path) -> Iterator[tomlkit.TOMLDocument]:
+    """Yield the content of study.toml, and write what the `with` block changed. Comments stay."""
+    import tomlkit
+
+    from blindspot.backend.core.manifest import write_text
+
+    before = path.read_text(encoding="utf-8")
+    document = tomlkit.parse(before)
+    yield document
+    if (after := tomlkit.dumps(document)) != before:
+        write_text(path, after)
+
+
 def change_settings(path: Path, values: dict[str, Any]) -> None:
     """Change top-level settings in study.toml and leave the rest of the file unchanged. Raises BadInput for a value out
     of bounds.
     """
-    import tomlkit
-
-    from blindspot.backend.core.manifest import write_text
-
-    document = tomlkit.parse(path.read_text(encoding="utf-8"))
-    build_settings(Settings, values, path=path)
-    document.update(values)
-    write_text(path, tomlkit.dumps(document))
+    with _edited_toml(path) as document:
+        build_settings(Settings, values, path=path)
+        document.update(values)
 
 
 def remove_encoder(path: Path, name: str) -> None:
     """Remove the section `[encoders.NAME]` from study.toml, if it exists, and leave the rest of the file unchanged."""
-    import tomlkit
-
-    from blindspot.backend.core.manifest import write_text
-
-    document = tomlkit.parse(path.read_text(encoding="utf-8"))
-    encoders = document.get("encoders")
-    if encoders is not None and name in encoders:
-        encoders.remove(name)
-        write_text(path, tomlkit.dumps(document))
+    with _edited_toml(path) as document:
+        encoders = document.get("encoders")
+        if encoders is not None and name in encoders:
+            encoders.remove(name)
 
 
 def add_encoder(path: Path, name: str, values: dict[str, Any]) -> None:
     """Add the section `[encoders.NAME]` to study.toml and leave the rest of the file unchanged."""
     import tomlkit
 
-    from blindspot.backend.core.manifest import write_text
-
     check_name(name, "encoder")
-    document = tomlkit.parse(path.read_text(encoding="utf-8"))
-    encoders = document.setdefault("encoders", tomlkit.table(is_super_table=True))
-    if name in encoders:
-        raise Refused(f"{path}: there is already an encoder named {name}; choose another name or edit the file")
-    table = tomlkit.table()
-    for key, value in values.items():
-        if key in MODELS and value and Path(value).is_relative_to(path.parent.absolute()):
-            value = str(Path(value).relative_to(path.parent.absolute()))
-        if value is not None:
-            table.add(key, value)
-    _encoder_settings(name, dict(table), path)
-    encoders.add(name, table)
-    write_text(path, tomlkit.dumps(document))
+    with _edited_toml(path) as document:
+        encoders = document.setdefault("encoders", tomlkit.table(is_super_table=True))
+        if name in encoders:
+            raise Refused(f"{path}: there is already an encoder named {name}; choose another name or edit the file")
+        table = tomlkit.table()
+        for key, value in values.items():
+            if key in MODELS and value and Path(value).is_relative_to(path.parent.absolute()):
+                value = str(Path(value).relative_to(path.parent.absolute()))
+            if value is not None:
+                table.add(key, value)
+        _encoder_settings(name, dict(table), path)
+        encoders.add(name, table)

@@ -39,12 +39,7 @@ class Study:
     def create(cls, folder: str | Path, name: str | None = None) -> Study:
         """Create a study in a new or empty folder. Raises Refused if the folder is not empty."""
         folder = Path(folder)
-        if (folder / SETTINGS_FILE).exists():
-            raise Refused(f"{folder} is already a study; choose another folder")
-        if folder.is_dir() and any(folder.iterdir()):
-            raise Refused(f"{folder} is not empty; choose an empty or a new folder")
-        if folder.exists() and not folder.is_dir():
-            raise Refused(f"{folder} is a file; choose an empty or a new folder")
+        refuse_used_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
         study = cls(folder)
         study._migrate(is_new=True)
@@ -215,6 +210,16 @@ class Study:
                     f"{self.folder}: the disk does not take {part} ({error.strerror or 'it is full'}); make room and "
                     "do the same again. Nothing half made is read"
                 ) from error
+
+
+def refuse_used_folder(folder: Path) -> None:
+    """Raise Refused unless a study can be made in a folder: it is new or empty."""
+    if (folder / SETTINGS_FILE).exists():
+        raise Refused(f"{folder} is already a study; choose another folder")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise Refused(f"{folder} is not empty; choose an empty or a new folder")
+    if folder.exists() and not folder.is_dir():
+        raise Refused(f"{folder} is a file; choose an empty or a new folder")
 
 
 def _is_full_disk(error: OSError) -> bool:

@@ -13,7 +13,6 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from urllib.parse import urlsplit
@@ -48,16 +47,6 @@ TIMEOUT = 60
 MAX_UNPACKED = 64 << 30  # bytes; limit for zip bombs
 
 
-@dataclass(frozen=True)
-class DownloadedFile:
-    """A completely downloaded file. `was_present`: whether the file had been downloaded before."""
-
-    path: Path
-    size: int
-    sha256: str
-    was_present: bool
-
-
 def download(name: str, folder: Path, progress: Progress | None = None) -> list[Path]:
     """Download one of NAMES into `folder`. Return the files or model folders.
 
@@ -72,15 +61,16 @@ def download(name: str, folder: Path, progress: Progress | None = None) -> list[
         return [_download_model(model, folder) for model in MODELS[name]]
     paths = []
     for url in FILES[name]:
-        done = download_file(url, folder, progress)
-        paths.append(done.path)
-        if zipfile.is_zipfile(done.path):
-            unpack(done.path, folder, progress)
+        path = download_file(url, folder, progress)
+        paths.append(path)
+        if zipfile.is_zipfile(path):
+            unpack(path, folder, progress)
     return paths
 
 
-def download_file(url: str, folder: Path, progress: Progress | None = None, wait: float = 2.0) -> DownloadedFile:
-    """Download one file into `folder`. An interrupted download is kept as `NAME.partial`, and a later call resumes it.
+def download_file(url: str, folder: Path, progress: Progress | None = None, wait: float = 2.0) -> Path:
+    """Download one file into `folder`, unless it is there already, and return its path. An interrupted download is kept
+    as `NAME.partial`, and a later call resumes it.
 
     Args:
         wait: Seconds before the first retry after a broken connection; doubled for each further retry.
@@ -88,7 +78,7 @@ def download_file(url: str, folder: Path, progress: Progress | None = None, wait
     path = folder / _file_name(url)
     known = _download_record(folder).get(path.name)
     if path.is_file() and known and path.stat().st_size == known["size"]:
-        return DownloadedFile(path, known["size"], known["sha256"], was_present=True)
+        return path
     partial = path.with_name(path.name + ".partial")
     for attempt in range(TRIES):
         try:
@@ -101,11 +91,9 @@ def download_file(url: str, folder: Path, progress: Progress | None = None, wait
                 raise Missing(f"{url}: the server answers {error.code} {error.reason}") from error
         except (OSError, http.client.HTTPException) as error:
             if attempt == TRIES - 1:
-                advice = (
-                    f"; {partial.stat().st_size:,} bytes are kept; run the same command to resume"
-                    if partial.exists()
-                    else ""
-                )
+                advice = ""
+                if partial.exists():
+                    advice = f"; {partial.stat().st_size:,} bytes are kept; run the same command to resume"
                 raise Missing(f"{url}: cannot be fetched ({_failure_reason(error)}){advice}") from error
         time.sleep(wait * 2**attempt)
     digest = file_sha256(partial)
@@ -128,7 +116,7 @@ def download_file(url: str, folder: Path, progress: Progress | None = None, wait
     }
     record.pop(partial.name, None)
     write_json(folder / RECORD, record)
-    return DownloadedFile(path, path.stat().st_size, digest, was_present=False)
+    return path
 
 
 def _append_missing_bytes(

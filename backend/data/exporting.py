@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from blindspot.backend.core.splits import questions_in_split
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.ties import check_ties, tied_order
 from blindspot.backend.data.formats import find_writer
-from blindspot.backend.data.formats.base import Format, WriteResult
+from blindspot.backend.data.formats.base import Format
 from blindspot.db.errors import Missing
 from blindspot.db.gold import GoldMatches
 from blindspot.db.labels import Labels
@@ -54,9 +54,7 @@ def export_run(study: Study, name: str, format: str, path: Path | None = None, t
     chosen = find_writer("runs", format)
     check_ties(ties)
     run = study.run(name)
-    return _export(
-        chosen, path, name, lambda target: chosen.write_to(target, name, _entries_with_answers(study, run, ties))
-    )
+    return _export(chosen, path, name, name, _entries_with_answers(study, run, ties))
 
 
 def export_questions(study: Study, format: str, split: str | None = None, path: Path | None = None) -> ExportResult:
@@ -66,16 +64,12 @@ def export_questions(study: Study, format: str, split: str | None = None, path: 
     grades = judgements_of(study, questions)
     name = f"questions-{split}" if split else "questions"
     if chosen.graded:
-        made = _export(chosen, path, name, lambda target: chosen.write_to(target, questions, grades))
-        return replace(made, notes=(*made.notes, *notes))
-    made = _export(chosen, path, name, lambda target: chosen.write_to(target, questions))
-    made = replace(made, notes=(*made.notes, *notes))
+        return _export(chosen, path, name, questions, grades, notes=notes)
     rejected = Labels(study.labels_path).rejected_gold()
     recorded = ((id, passage, grade) for id, of_question in grades.items() for passage, grade in of_question.items())
-    if all(grade == 1 or passage in rejected.get(id, ()) for id, passage, grade in recorded):
-        return made
-    note = "The format cannot store grades; 'blindspot export qrels' writes them."
-    return replace(made, notes=(*made.notes, note))
+    if not all(grade == 1 or passage in rejected.get(id, ()) for id, passage, grade in recorded):
+        notes = (*notes, "The format cannot store grades; 'blindspot export qrels' writes them.")
+    return _export(chosen, path, name, questions, notes=notes)
 
 
 def corrected_gold(study: Study, questions: Sequence[Question]) -> tuple[list[Question], tuple[str, ...]]:
@@ -142,22 +136,22 @@ def export_qrels(study: Study, format: str, split: str | None = None, path: Path
         raise Missing("none of these questions has gold passages; import qrels or questions that name them")
     rows = ((question, passage, grade) for question, grades in judged.items() for passage, grade in grades.items())
     name = f"qrels-{split}" if split else "qrels"
-    made = _export(chosen, path, name, lambda target: chosen.write_to(target, rows))
-    return replace(made, notes=(*made.notes, *notes))
+    return _export(chosen, path, name, rows, notes=notes)
 
 
 def export_passages(study: Study, format: str, path: Path | None = None) -> ExportResult:
     """Export the passage collection. Raises Missing if there is none, Refused for an unknown format."""
     chosen = find_writer("passages", format)
-    passages = study.corpus.scan()
-    return _export(chosen, path, "passages", lambda target: chosen.write_to(target, passages))
+    return _export(chosen, path, "passages", study.corpus.scan())
 
 
-def _export(format: Format, path: Path | None, name: str, write: Callable[[Path], WriteResult]) -> ExportResult:
+def _export(
+    format: Format, path: Path | None, name: str, *content: object, notes: tuple[str, ...] = ()
+) -> ExportResult:
     # A split may be named "similar/dev"; the file name must not contain the slash.
     target = path or Path(re.sub(r"[^\w.-]+", "-", name).lstrip(".") + format.suffix)
-    write_result: WriteResult = write(target)
-    return ExportResult(target, write_result.rows, write_result.notes, write_result.unit)
+    written = format.write_to(target, *content)
+    return ExportResult(target, written.rows, (*written.notes, *notes), written.unit)
 
 
 def _passage_blocks(study: Study, run: Run) -> Iterator[list[list[Passage]]]:

@@ -15,9 +15,7 @@ Rows of other kinds, such as calls of a language model, are skipped.
 
 from __future__ import annotations
 
-import ast
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,11 +24,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from blindspot.backend.core.sampling import text_key
 from blindspot.backend.data.formats.base import MAX_ID, Context, RunEntry, text_fault
+from blindspot.backend.data.formats.fields import parse_structured_text
 from blindspot.backend.data.table_files import column_names, columns_of, rows_of
 from blindspot.db.errors import BadInput
 
 LOOKED_AT = 500  # rows by which the shape is recognised: retrievers' spans are few among others
+SHOWN_ROWS = 3  # of a preview
 FIELDS, FIELD_NAME, FIELD_VALUE = 30, 60, 200
 TEXT = ("document.content", "content", "page_content", "pageContent", "text", "chunk", "body", "passage", "node.text")
 CHUNK_ID = (
@@ -44,17 +45,8 @@ DATES = ("date", "time", "timestamp", "created_at", "start_time", "startTime")
 TABLE: Mapping[str, tuple[str, ...]] = {
     "question": ("question", "query", "user_input", "user_query", "input", "prompt"),
     "chunks": (
-        *(
-            "contexts",
-            "retrieved_contexts",
-            "retrieval_context",
-            "documents",
-            "chunks",
-            "passages",
-            "retrieved",
-            "ctxs",
-        ),
-        *("results", "context", "chunk", "content", "page_content", "document", "passage", "text"),
+        *("contexts", "retrieved_contexts", "retrieval_context", "documents", "chunks", "passages", "retrieved"),
+        *("ctxs", "results", "context", "chunk", "content", "page_content", "document", "passage", "text"),
     ),
     "id": ("request_id", "trace_id", "query_id", "event_id"),
     "chunk_id": ("chunk_id", "doc_id", "document_id", "passage_id", "docid", "ids", "chunk_ids", "doc_ids"),
@@ -187,12 +179,12 @@ def usual_columns(columns: Sequence[str]) -> dict[str, str]:
     return {name: column for name, column in found.items() if column is not None}
 
 
-def preview(path: str | Path, rows: int = 3) -> dict[str, list[str]]:
+def preview(path: str | Path) -> dict[str, list[str]]:
     """Return the first values of each column of a table, shortened, so that a person can choose columns. Raises
     BadInput for an unreadable file.
     """
     columns = columns_of(path)
-    first = [row.values for row in islice(rows_of(path), rows) if not isinstance(row, BadInput)]
+    first = [row.values for row in islice(rows_of(path), SHOWN_ROWS) if not isinstance(row, BadInput)]
     return {name: [" ".join(str(values.get(name, "")).split())[:80] for values in first] for name in columns}
 
 
@@ -258,17 +250,6 @@ def value_at(value: Any, path: str) -> Any:
             if found is not None:
                 return found
     return None
-
-
-def parse_structured_text(value: Any) -> Any:
-    """Parse a text that is JSON or a printed Python list or dict. Other values are returned unchanged."""
-    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-        for parse in (json.loads, ast.literal_eval):
-            try:
-                return parse(value.strip())
-            except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-                continue
-    return value
 
 
 def _list_at(values: dict[str, Any], path: str) -> list[Any] | None:
@@ -427,7 +408,7 @@ class _EventConverter:
         )
 
     def _chunk_id(self, id: Any, text: str) -> str:
-        digest = hashlib.blake2b(" ".join(text.split()).encode("utf-8", "replace"), digest_size=12).digest()
+        digest = text_key(" ".join(text.split()))
         plain = f"text-{digest.hex()[:16]}" if id in (None, "") else _plain_id(str(id))
         versions = self._versions.setdefault(plain, {})
         return versions.setdefault(digest, plain if not versions else f"{plain}~{len(versions) + 1}")

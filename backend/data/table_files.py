@@ -22,6 +22,7 @@ from blindspot.backend.data.formats.streams import (
     check_plain_file,
     first_bytes,
     has_invalid_utf8,
+    numbered_lines,
     text_blocks,
 )
 from blindspot.backend.text.number_words import quantity
@@ -34,6 +35,7 @@ BATCH = 1024  # rows of a Parquet or Arrow file that are Python objects at a tim
 MAX_FIELD = 8 << 20  # characters of a CSV field; a quote that never closes would otherwise take in the whole file
 MAX_JSON = 16 << 20  # bytes of the description of a saved dataset
 SUFFIXES = (".parquet", ".arrow", ".csv", ".tsv", ".jsonl")
+BINARY = ("parquet", "arrow")
 _MAGIC = {b"PAR1": "parquet", b"ARROW1": "arrow", b"\xff\xff\xff\xff": "arrow"}
 _SAVED = "state.json"  # of a Dataset, written by save_to_disk
 _SAVED_SPLITS = "dataset_dict.json"  # of a DatasetDict
@@ -76,16 +78,14 @@ def rows_of(
     Raises:
         BadInput: no table, a broken file, or one without one of the columns.
     """
-    readers = {
-        "parquet": _parquet_rows,
-        "arrow": _arrow_rows,
-        "jsonl": _json_rows,
-        "json": _json_array_rows,
-        "csv": _csv_rows,
-    }
     for file in table_files(path):
         kind = table_kind(file.path) if text is None else binary_kind(file.path) or text
-        yield from readers[kind](file, columns)
+        if kind in BINARY:
+            yield from _binary_rows(file, columns, kind)
+        elif kind == "csv":
+            yield from _csv_rows(file, columns)
+        else:
+            yield from _json_rows(file, columns, kind)
 
 
 def columns_of(path: str | Path) -> list[str]:
@@ -94,11 +94,11 @@ def columns_of(path: str | Path) -> list[str]:
     """
     file = table_files(path)[0]
     kind = table_kind(file.path)
-    if kind in ("parquet", "arrow"):
+    if kind in BINARY:
         with _open_batches(file.path, kind) as (schema, _):
             names = list(schema.names)
     elif kind in ("jsonl", "json"):
-        first = next((_json_rows if kind == "jsonl" else _json_array_rows)(file, None), None)
+        first = next(_json_rows(file, None, kind), None)
         if isinstance(first, BadInput):
             raise first
         names = [] if first is None else list(first.values)
@@ -280,26 +280,12 @@ def _csv_rows(file: TableFile, columns: Sequence[str] | None) -> Iterator[TableR
             yield TableRow(chosen, str(file.path), line, file.split)
 
 
-def _json_rows(file: TableFile, columns: Sequence[str] | None) -> Iterator[TableRow | BadInput]:
-    for block in text_blocks(ByteSource(file.path)):
-        for line, text in enumerate(block.lines, block.line):
-            if not text or text.isspace():
-                continue
-            try:
-                if not text.isascii() and has_invalid_utf8(text):
-                    raise fields.FieldError("this line contains bytes that are not UTF-8")
-                record = fields.parse_object(text)
-            except fields.FieldError as error:
-                yield BadInput(str(error), file.path, line)
-                continue
-            chosen = record if columns is None else {name: record.get(name) for name in columns}
-            yield TableRow(chosen, str(file.path), line, file.split)
-
-
-def _json_array_rows(file: TableFile, columns: Sequence[str] | None) -> Iterator[TableRow | BadInput]:
+def _json_rows(file: TableFile, columns: Sequence[str] | None, kind: str) -> Iterator[TableRow | BadInput]:
+    """Yield the objects of JSON lines, or of a JSON array."""
     from blindspot.backend.data.formats.json_stream import array_objects, open_json
 
-    for line, record in array_objects(open_json(ByteSource(file.path))):
+    source = ByteSource(file.path)
+    for line, record in _json_line_objects(source) if kind == "jsonl" else array_objects(open_json(source)):
         if isinstance(record, BadInput):
             yield record
         else:
@@ -307,15 +293,15 @@ def _json_array_rows(file: TableFile, columns: Sequence[str] | None) -> Iterator
             yield TableRow(chosen, str(file.path), line, file.split)
 
 
+def _json_line_objects(source: ByteSource) -> Iterator[tuple[int, dict[str, Any] | BadInput]]:
+    for line, text in numbered_lines(source):
+        try:
+            yield line, fields.parse_object(text)
+        except fields.FieldError as error:
+            yield line, BadInput(str(error), source.path, line)
+
+
 # Parquet and Arrow
-
-
-def _parquet_rows(file: TableFile, columns: Sequence[str] | None) -> Iterator[TableRow | BadInput]:
-    yield from _binary_rows(file, columns, "parquet")
-
-
-def _arrow_rows(file: TableFile, columns: Sequence[str] | None) -> Iterator[TableRow | BadInput]:
-    yield from _binary_rows(file, columns, "arrow")
 
 
 def _binary_rows(file: TableFile, columns: Sequence[str] | None, kind: str) -> Iterator[TableRow | BadInput]:

@@ -7,7 +7,6 @@ MTEB task with these files.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.data.exporting import export_passages, export_qrels, judgements_of
 from blindspot.backend.data.formats import find_writer
 from blindspot.backend.data.formats.base import Qrel
-from blindspot.backend.data.formats.files import open_atomically
+from blindspot.backend.data.formats.files import write_json_lines
 from blindspot.backend.data.formats.tables import read_qrels
 from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import Missing, Refused
@@ -115,8 +114,6 @@ def export_task(study: Study, folder: Path, split: str = "test", own_passages_le
 
 def _write_json_qrels(path: Path) -> None:
     """Write the qrels of a TSV file as JSON lines into the same folder."""
-    with open_atomically(path.with_suffix(".jsonl")) as file:
-        for row in read_qrels(path):
-            if isinstance(row, Qrel):
-                record = {"query-id": row.question_id, "corpus-id": row.passage_id, "score": row.grade}
-                file.write(json.dumps(record, ensure_ascii=False) + "\n")
+    qrels = (row for row in read_qrels(path) if isinstance(row, Qrel))
+    records = ({"query-id": row.question_id, "corpus-id": row.passage_id, "score": row.grade} for row in qrels)
+    write_json_lines(path.with_suffix(".jsonl"), records)

@@ -64,7 +64,7 @@ def _judge_lease(
 ) -> list[LabelEvent]:
     candidates = [candidate.passage for candidate in queue.items(lease.batch, [lease.question])[0].candidates]
     subject = study.questions.with_ids([lease.question])[0].subject or ""
-    texts = study.corpus.passages(list(study.corpus.ordinals(candidates).values()))
+    texts = study.corpus.by_id(candidates).values()
     names_subject = {passage.id for passage in texts if subject and subject in f"{passage.title} {passage.text}"}
     events = []
     for passage in candidates:

@@ -386,47 +386,35 @@ class PairedFigures:
 
 
 def figures_at(
-    comparison: Comparison, k: int, rows: np.ndarray | None = None, seed: int = SEED, measure: RankingMeasure = SUCCESS
+    comparison: Comparison, k: int, rows: np.ndarray | None = None, measure: RankingMeasure = SUCCESS
 ) -> PairedFigures:
     """Return the figures at k over all questions, or over the questions in `rows` (indices or bool)."""
 
     def compute_figures() -> PairedFigures:
         chosen = slice(None) if rows is None else rows
         a, b = (values[chosen] for values in comparison.values(measure, k))
-        made = compare(a, b, units=comparison.units.codes[chosen], seed=seed)
+        made = compare(a, b, units=comparison.units.codes[chosen], seed=SEED)
         return _paired_figures(comparison, chosen, k, measure, (a, b), made)
 
-    return comparison.figures_cache.get_or_make(("at", measure.name, k, _rows_digest(rows), seed), compute_figures)
+    return comparison.figures_cache.get_or_make(("at", measure.name, k, _rows_digest(rows)), compute_figures)
 
 
 def macro_at(
-    comparison: Comparison, k: int, rows: np.ndarray | None = None, seed: int = SEED, measure: RankingMeasure = SUCCESS
+    comparison: Comparison, k: int, rows: np.ndarray | None = None, measure: RankingMeasure = SUCCESS
 ) -> PairedFigures | None:
     """Return the figures at k, macro-averaged over relations; None if no question has a relation."""
-    key = "macro", measure.name, k, _rows_digest(rows), seed
-    return comparison.figures_cache.get_or_make(key, lambda: _macro_figures(comparison, k, rows, seed, measure))
 
+    def compute_figures() -> PairedFigures | None:
+        chosen = np.arange(len(comparison)) if rows is None else np.arange(len(comparison))[rows]
+        chosen = chosen[comparison.relations[chosen] != ""]
+        if not len(chosen):
+            return None
+        relations, units = comparison.relations[chosen], comparison.units.codes[chosen]
+        a, b = (values[chosen] for values in comparison.values(measure, k))
+        made = compare(a, b, relations, units, seed=SEED)
+        return _paired_figures(comparison, chosen, k, measure, (a, b), made, relations)
 
-def _macro_figures(
-    comparison: Comparison, k: int, rows: np.ndarray | None, seed: int, measure: RankingMeasure
-) -> PairedFigures | None:
-    chosen = np.arange(len(comparison)) if rows is None else np.arange(len(comparison))[rows]
-    chosen = chosen[comparison.relations[chosen] != ""]
-    if not len(chosen):
-        return None
-    relations, units = comparison.relations[chosen], comparison.units.codes[chosen]
-    a, b = (values[chosen] for values in comparison.values(measure, k))
-    return PairedFigures(
-        len(chosen),
-        k,
-        macro_average(a, relations, units),
-        macro_average(b, relations, units),
-        macro_average(np.maximum(a, b), relations, units),
-        compare(a, b, relations, units, seed=seed),
-        flips.flip_table(comparison.first_ranks_a[chosen], comparison.first_ranks_b[chosen], k),
-        comparison.units.name,
-        measure,
-    )
+    return comparison.figures_cache.get_or_make(("macro", measure.name, k, _rows_digest(rows)), compute_figures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,18 +437,14 @@ class Overall:
 
 
 def overall(
-    comparison: Comparison,
-    ks: Iterable[int],
-    rows: np.ndarray | None = None,
-    seed: int = SEED,
-    measure: RankingMeasure = SUCCESS,
+    comparison: Comparison, ks: Iterable[int], rows: np.ndarray | None = None, measure: RankingMeasure = SUCCESS
 ) -> Overall:
     """Return the figures at each k, over all questions and macro-averaged over relations. One table shows them, so
     their p values are adjusted together.
     """
-    cells = {("at", k): figures_at(comparison, k, rows, seed, measure) for k in ks}
+    cells = {("at", k): figures_at(comparison, k, rows, measure) for k in ks}
     cells |= {
-        ("macro", k): both for _, k in list(cells) if (both := macro_at(comparison, k, rows, seed, measure)) is not None
+        ("macro", k): both for _, k in list(cells) if (both := macro_at(comparison, k, rows, measure)) is not None
     }
     differences = holm_adjusted({key: both.difference for key, both in cells.items()})
     adjusted = {key: replace(both, difference=differences[key]) for key, both in cells.items()}
@@ -468,31 +452,25 @@ def overall(
 
 
 def by_group(
-    comparison: Comparison,
-    k: int,
-    members: Mapping[str, np.ndarray],
-    seed: int = SEED,
-    measure: RankingMeasure = SUCCESS,
+    comparison: Comparison, k: int, members: Mapping[str, np.ndarray], measure: RankingMeasure = SUCCESS
 ) -> dict[str, PairedFigures]:
     """Return the figures at k of each non-empty group. The p values are Holm-adjusted for the number of groups.
 
     Args:
         members: rows of each group (indices or bool).
     """
-    key = "groups", measure.name, k, tuple((name, _rows_digest(rows)) for name, rows in members.items()), seed
-    return comparison.figures_cache.get_or_make(key, lambda: _by_group(comparison, k, members, seed, measure))
 
+    def compute_figures() -> dict[str, PairedFigures]:
+        a, b = comparison.values(measure, k)
+        groups = {name: rows for name, rows in members.items() if len(comparison.first_ranks_a[rows])}
+        differences = compare_groups(a, b, groups, comparison.units.codes, seed=SEED)
+        return {
+            name: _paired_figures(comparison, rows, k, measure, (a[rows], b[rows]), differences[name])
+            for name, rows in groups.items()
+        }
 
-def _by_group(
-    comparison: Comparison, k: int, members: Mapping[str, np.ndarray], seed: int, measure: RankingMeasure
-) -> dict[str, PairedFigures]:
-    a, b = comparison.values(measure, k)
-    members = {name: rows for name, rows in members.items() if len(comparison.first_ranks_a[rows])}
-    differences = compare_groups(a, b, members, comparison.units.codes, seed=seed)
-    return {
-        name: _paired_figures(comparison, rows, k, measure, (a[rows], b[rows]), differences[name])
-        for name, rows in members.items()
-    }
+    key = "groups", measure.name, k, tuple((name, _rows_digest(rows)) for name, rows in members.items())
+    return comparison.figures_cache.get_or_make(key, compute_figures)
 
 
 def _paired_figures(
@@ -502,13 +480,16 @@ def _paired_figures(
     measure: RankingMeasure,
     values: tuple[np.ndarray, np.ndarray],
     difference: Difference,
+    relations: np.ndarray | None = None,
 ) -> PairedFigures:
-    first_a, first_b = comparison.first_ranks_a[rows], comparison.first_ranks_b[rows]
-    a, b = values
+    """Return the figures of both runs over some rows, from their values there; macro averages where relations are given."""
     units = comparison.units.codes[rows]
-    a_figure, b_figure, oracle = (mean(each, units) for each in (a, b, np.maximum(a, b)))
-    table = flips.flip_table(first_a, first_b, k)
-    return PairedFigures(len(first_a), k, a_figure, b_figure, oracle, difference, table, comparison.units.name, measure)
+    a, b, oracle = (
+        mean(each, units) if relations is None else macro_average(each, relations, units)
+        for each in (*values, np.maximum(*values))
+    )
+    table = flips.flip_table(comparison.first_ranks_a[rows], comparison.first_ranks_b[rows], k)
+    return PairedFigures(len(values[0]), k, a, b, oracle, difference, table, comparison.units.name, measure)
 
 
 def _rows_digest(rows: np.ndarray | None) -> bytes:

@@ -28,7 +28,6 @@ from blindspot.backend.evaluation.report import NO_RELATIONS
 from blindspot.backend.evaluation.saved_slices import saved_slices
 from blindspot.backend.evaluation.settings import By, ComparisonOptions, Kind
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
-from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.db.errors import BadInput, Missing
 
 COLUMNS = (
@@ -194,24 +193,6 @@ def _row(name: str, paired_figures: PairedFigures) -> list[object]:
     ]
 
 
-def compare_runs(
-    study: Study,
-    run_a: str,
-    run_b: str,
-    k: int | None = None,
-    grouping: By | None = None,
-    relevance: Kind = "answers",
-    rule: str = DEFAULT_RULE,
-    slice: str = "",
-) -> ComparisonReport:
-    """Compare two runs of a study by Success@k. For the arguments see `ComparisonOptions`, for the errors
-    `compare_with`.
-    """
-    return compare_with(
-        study, run_a, run_b, ComparisonOptions(k=k, by=grouping, relevance=relevance, rule=rule, slice=slice)
-    )
-
-
 def compare_with(study: Study, run_a: str, run_b: str, options: ComparisonOptions) -> ComparisonReport:
     """Compare two runs of a study.
 
@@ -237,7 +218,7 @@ def compare_with(study: Study, run_a: str, run_b: str, options: ComparisonOption
     shown = sorted({each for each in KS if each <= compared.depth} | {k}) if by_measure.has_cut_off else [k]
     members, names = _rows_of_groups(study, facts, by)
     groups = {name: np.intersect1d(group, rows, assume_unique=True) for name, group in members.items()}
-    whole = overall(compared, shown, rows, SEED, by_measure)
+    whole = overall(compared, shown, rows, by_measure)
     concluded = CHOSEN_BY_RESULTS if by_results(slice) else conclusion(whole.figures_at[k], run_a, run_b, whole.tests)
     return ComparisonReport(
         run_a,
@@ -248,11 +229,11 @@ def compare_with(study: Study, run_a: str, run_b: str, options: ComparisonOption
         whole.figures_at,
         whole.macro,
         by,
-        by_group(compared, k, groups, SEED, by_measure),
+        by_group(compared, k, groups, by_measure),
         names,
         concluded,
         limits_sentence(compared.run_a.kind, rule),
-        method(compared.units.name, SEED, by_measure),
+        method(compared.units.name, by_measure),
         [*_measure_notes(by_measure, needs_gold), *notes(study, compared, by)],
         by_measure,
         compared.units.name,

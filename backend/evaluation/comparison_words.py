@@ -86,12 +86,12 @@ def limits_sentence(kind: str, rule: str) -> str:
     return f"This says nothing about other collections or other questions, {how}."
 
 
-def method(unit: Unit, seed: int = SEED, measure: RankingMeasure = SUCCESS) -> str:
+def method(unit: Unit, measure: RankingMeasure = SUCCESS) -> str:
     """Return the note on the tests, the intervals and what they generalise to, which is shown with the figures."""
     return (
         f"Difference: {measure.title_at('k')} of A - B over the same questions, with Tango's paired interval (95%, with the effective n of "
         f"the units; not adjusted). p: paired sign-flip test, {RESAMPLES:,} resamples, two-sided; the differences of a "
         f"{unit} keep or change their signs together. {generalisation(unit)} p (Holm): adjusted by Holm's method for all rows of the same "
         "table, so that the probability of any false finding in a table is at most 5%. The unadjusted p is at least "
-        f"{1 / (RESAMPLES + 1):.4f}. Seed {seed}. Oracle: success if either of the two lists has a relevant passage."
+        f"{1 / (RESAMPLES + 1):.4f}. Seed {SEED}. Oracle: success if either of the two lists has a relevant passage."
     )

@@ -4,12 +4,13 @@ and the words they share with the question. (What the command `why` edits is in 
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from blindspot.analysis.buckets import subject_key
+from blindspot.analysis.neighbours import nearest_rows
 from blindspot.backend.core.arrays import open_array
 from blindspot.backend.core.runs import Run
 from blindspot.backend.core.study import Study
@@ -55,7 +56,7 @@ class ContentWords:
 @dataclass(frozen=True, slots=True)
 class Neighbour:
     """A passage whose stored vector is near the vector of the gold passage. `similarity` is in the index's own measure
-    (for l2 the negative squared distance).
+    (for l2 the negative distance).
     """
 
     ordinal: int
@@ -282,42 +283,13 @@ def _neighbours(
         vectors = open_array(path, "index the passages again")
         if len(vectors) > MAX_VECTORS:
             continue
-        result[name] = nearest_rows(vectors, int(centre), count, str(indexes[name].get("similarity", "dot")), set(gold))
+        near = nearest_rows(
+            vectors[centre : centre + 1],
+            vectors,
+            min(count, len(vectors) - 1),
+            indexes[name].get("similarity", "dot"),
+            excluded_rows=np.array([centre]),
+        )
+        pairs = zip(near.rows[0].tolist(), near.similarity[0].tolist(), strict=True)
+        result[name] = [Neighbour(row, similarity, row in gold) for row, similarity in pairs]
     return result
-
-
-def nearest_rows(
-    vectors: np.ndarray,
-    centre: int,
-    count: int,
-    similarity: str = "dot",
-    gold: Container[int] = (),
-    block: int = 65_536,
-) -> list[Neighbour]:
-    """Return the rows most similar to one row, without the row itself, in descending order of similarity; ties are
-    ordered by row. Vectors are read block by block.
-
-    Args:
-        vectors: (n, d) float16 or float32.
-        similarity: "dot", "cosine", or "l2" (then the figure is the negative squared distance).
-    """
-    query = np.asarray(vectors[centre], dtype=np.float32)
-    values = np.empty(len(vectors), dtype=np.float32)
-    for start in range(0, len(vectors), block):
-        rows = np.asarray(vectors[start : start + block], dtype=np.float32)
-        products = rows @ query
-        if similarity == "l2":
-            products = 2 * products - (rows * rows).sum(axis=1) - query @ query
-        elif similarity == "cosine":
-            products = products / np.maximum(np.linalg.norm(rows, axis=1) * np.linalg.norm(query), 1e-12)
-        values[start : start + block] = products
-    values[centre] = -np.inf
-    count = min(count, len(vectors) - 1)
-    top = np.argsort(-values, kind="stable")[:count] if len(values) < 10_000 else _top_passage(values, count)
-    return [Neighbour(int(row), float(values[row]), int(row) in gold) for row in top]
-
-
-def _top_passage(values: np.ndarray, count: int) -> np.ndarray:
-    threshold = np.partition(values, -count)[-count]
-    rows = np.flatnonzero(values >= threshold)
-    return rows[np.argsort(-values[rows], kind="stable")][:count]

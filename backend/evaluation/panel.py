@@ -28,7 +28,6 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import Units
 from blindspot.backend.evaluation.comparison import (
     KS,
-    SEED,
     Comparison,
     MeasuredRun,
     PairedFigures,
@@ -159,7 +158,7 @@ class RelationTable:
         return self.measure.title_at(self.k)
 
 
-def relation_table(panel: Panel, k: int, seed: int = SEED, measure: RankingMeasure = SUCCESS) -> RelationTable:
+def relation_table(panel: Panel, k: int, measure: RankingMeasure = SUCCESS) -> RelationTable:
     """Return the table of a measure by relation. Raises BadInput if the measure needs all relevant passages and
     relevance is by answers.
     """
@@ -182,8 +181,8 @@ def relation_table(panel: Panel, k: int, seed: int = SEED, measure: RankingMeasu
         return RelationTable(ks, k, rows, micro, macro, {}, None, None, measure, panel.units.name)
     kept = _shared_rows(panel, compared)
     members = {name: rows[kept[rows]] for name, rows in compared.groups("relation").items()}
-    differences, whole = by_group(compared, k, members, seed, measure), figures_at(compared, k, kept, seed, measure)
-    averaged = macro_at(compared, k, kept, seed, measure)
+    differences, whole = by_group(compared, k, members, measure), figures_at(compared, k, kept, measure)
+    averaged = macro_at(compared, k, kept, measure)
     return RelationTable(ks, k, rows, micro, macro, differences, whole, averaged, measure, panel.units.name)
 
 

@@ -4,8 +4,8 @@ n and an interval.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -14,13 +14,13 @@ from blindspot.analysis import accuracy
 from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.buckets import bucket_group, bucket_order
 from blindspot.analysis.judged import judged_at
-from blindspot.analysis.relations import group_table, relation_name, relation_order
+from blindspot.analysis.relations import relation_name, relation_order
 from blindspot.backend.core.result_table import Results, ResultTable
 from blindspot.backend.core.runs import Run
 from blindspot.backend.core.settings import Unit
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import Units, generalisation, units_of
-from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure, measure_named
+from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure, measure_named
 from blindspot.backend.evaluation.relevance import Kind, Relevance, relevant
 from blindspot.backend.retrieval.cost import Cost, cost_of
 from blindspot.backend.text.answers import DEFAULT_RULE, SEARCHES_TITLE
@@ -31,31 +31,19 @@ from blindspot.db.records import SPLITS, Question
 By = Literal["relation", "bucket", "split", "slice"]
 KS = (1, 5, 20, 100)
 MRR_DEPTH = 10
-SEED = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Success@k of the questions of one relation, bucket, split or saved slice. `name` is the display name, `key` is
-    for scripts.
+    """A measure on the questions of one relation, bucket, split or saved slice, by k. `name` is the display name, `key`
+    is for scripts.
     """
 
     key: str
     name: str
     n: int
-    success: dict[int, Estimate]
-    units: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredGroup:
-    """One measure on the questions of one group, by k. `key` and `name` have the same meaning as in `Group`."""
-
-    key: str
-    name: str
-    n: int
+    units: int
     at: dict[int, Estimate]
-    units: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +56,7 @@ class MeasureFigures:
     kind: Kind
     at: dict[int, Estimate]
     macro: dict[int, Estimate]
-    groups: list[MeasuredGroup]
+    groups: list[Group]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +84,11 @@ class RunReport:
         notes: one line each.
         mrr: mean reciprocal rank at 10; None for a run with fewer than 10 hits per question.
         recall: over gold, whatever `kind` is; n is the number of questions with gold.
-        groups: by the requested grouping; relations are always included.
-        measures: by name, the requested measures.
-        judged: by k, only if relevance is by labels.
-        cost: of the retriever, as `retrieve` measured it.
+        groups: Success@k by the requested grouping; relations are always included.
         units: the unit of observation of each measured question.
+        cost: of the retriever, as `retrieve` measured it.
+        judged: by k, only if relevance is by labels.
+        measures: by name, the requested measures.
     """
 
     name: str
@@ -115,10 +103,10 @@ class RunReport:
     relations: list[Group]
     groups: list[Group]
     notes: list[str]
-    measures: dict[str, MeasureFigures] = field(default_factory=dict)
-    judged: dict[int, JudgedShare] = field(default_factory=dict)
-    cost: Cost = Cost(None, None, 0, None)
-    units: Units | None = None
+    units: Units
+    cost: Cost
+    judged: dict[int, JudgedShare]
+    measures: dict[str, MeasureFigures]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,13 +178,10 @@ def report(
         raise Missing("no runs to report on; make one with 'blindspot retrieve'")
     opened = [study.run(name) for name in names]
     known = _questions(study, opened)
-    reports = []
-    for run in opened:
-        questions = [known[id] for id in run.question_ids]
-        measured = relevant(study, run, relevance, rule, questions)
-        gold = measured if measured.kind == "gold" else relevant(study, run, "gold", rule, questions)
-        made = _run_report(study, run, measured, gold, by, ks)
-        reports.append(replace(made, measures=_measures(study, run, measured, gold, chosen, by, ks)))
+    reports = [
+        _run_report(study, run, relevance, rule, [known[id] for id in run.question_ids], by, ks, chosen)
+        for run in opened
+    ]
     source = study.questions.frequency_source if by == "bucket" else None
     kinds = {run.kind for run in reports}
     said = convention(kinds, rule, by, source, study.settings.unit)
@@ -243,42 +228,82 @@ def _questions(study: Study, runs) -> dict[str, Question]:
 
 
 def _run_report(
-    study: Study, run: Run, relevance: Relevance, gold: Relevance, grouping: By | None, ks: tuple[int, ...]
+    study: Study,
+    run: Run,
+    relevance: Kind,
+    rule: str,
+    questions: Sequence[Question],
+    grouping: By | None,
+    ks: tuple[int, ...],
+    measures: Sequence[RankingMeasure],
 ) -> RunReport:
     depth = run.hits.k
     within = [k for k in ks if k <= depth]
-    first = accuracy.first_hit(relevance.relevant)
-    questions = relevance.questions
-    assert gold.n_relevant is not None, "relevance by gold always has the number of relevant passages"
-    n_relevant = gold.n_relevant
-    units = units_of(questions, study.settings.unit)
-    codes = units.codes
-    of_gold = codes if gold is relevance else units_of(gold.questions, study.settings.unit).codes
-    relations = _groups(first, [q.relation for q in questions], codes, within, relation_order, relation_name)
+    measured = relevant(study, run, relevance, rule, questions)
+    gold = measured if measured.kind == "gold" else relevant(study, run, "gold", rule, questions)
+    of_run, of_gold = (_MeasuredQuestions(study, run, each, grouping) for each in (measured, gold))
+    success = of_run.figures(SUCCESS, within)
+    relations = of_run.groups({k: SUCCESS.values_of(measured, k) for k in within}, _group_rows(measured, "relation"))
+    notes = _notes(measured, len(run.question_ids), [k for k in ks if k > depth], depth)
     return RunReport(
         name=run.name,
         retriever=run.manifest.get("retriever"),
         k=depth,
-        kind=relevance.kind,
-        questions=tuple(question.id for question in questions),
-        success={k: accuracy.proportion(accuracy.success_from_ranks(first, k), codes) for k in within},
-        macro=_macro(first, questions, codes, within),
-        mrr=accuracy.mean(accuracy.reciprocal_rank(relevance.relevant, MRR_DEPTH), codes)
-        if depth >= MRR_DEPTH
-        else None,
-        recall={k: accuracy.mean(accuracy.recall_at(gold.relevant, n_relevant, k), of_gold) for k in within},
+        kind=measured.kind,
+        questions=tuple(question.id for question in measured.questions),
+        success=success.at,
+        macro=success.macro,
+        mrr=of_run.mean(accuracy.reciprocal_rank(measured.relevant, MRR_DEPTH)) if depth >= MRR_DEPTH else None,
+        recall=of_gold.figures(MEASURES.get("recall"), within).at,
         relations=relations,
-        groups=_saved_slices(study, run, relevance, first, codes, within)
-        if grouping == "slice"
-        else relations
-        if grouping == "relation"
-        else _requested_groups(first, questions, codes, grouping, within),
-        notes=_notes(relevance, len(run.question_ids), [k for k in ks if k > depth], depth)
-        + ([NO_RELATIONS] if grouping == "relation" and not relations else []),
-        judged=_judged(run, relevance, codes, within),
+        groups=success.groups,
+        notes=[*notes, NO_RELATIONS] if grouping == "relation" and not relations else notes,
+        units=of_run.units,
         cost=cost_of(run.manifest),
-        units=units,
+        judged=_judged(run, measured, of_run.units.codes, within),
+        measures={
+            each.name: (of_gold if each.needs_all and measured.kind == "answers" else of_run).figures(each, within)
+            for each in measures
+        },
     )
+
+
+class _MeasuredQuestions:
+    """The measured questions of a run under one kind of relevance, with their units and groups."""
+
+    def __init__(self, study: Study, run: Run, relevance: Relevance, grouping: By | None):
+        self.relevance = relevance
+        self.units = units_of(relevance.questions, study.settings.unit)
+        self.relations = np.array([question.relation or "" for question in relevance.questions], dtype=str)
+        by_slice = grouping == "slice"
+        self.rows = _slice_rows(study, run, relevance) if by_slice else _group_rows(relevance, grouping)
+
+    def figures(self, measure: RankingMeasure, ks: Sequence[int]) -> MeasureFigures:
+        """Return a measure at each cut-off, or at the run's depth if it has no cut-off."""
+        values = {k: measure.values_of(self.relevance, k) for k in (ks if measure.has_cut_off else ks[-1:])}
+        related = self.relations != ""
+        macro = {
+            k: accuracy.macro_average(each[related], self.relations[related], self.units.codes[related])
+            for k, each in values.items()
+            if related.any()
+        }
+        at = {k: self.mean(each) for k, each in values.items()}
+        return MeasureFigures(self.relevance.kind, at, macro, self.groups(values, self.rows))
+
+    def groups(self, values: Mapping[int, np.ndarray], members: Mapping[str, tuple[str, np.ndarray]]) -> list[Group]:
+        return [
+            Group(
+                key,
+                name,
+                len(rows),
+                self.units.units_of_rows(rows).count,
+                {k: self.mean(each, rows) for k, each in values.items()},
+            )
+            for key, (name, rows) in members.items()
+        ]
+
+    def mean(self, values: np.ndarray, rows: np.ndarray | slice = slice(None)) -> Estimate:
+        return accuracy.mean(values[rows], self.units.codes[rows])
 
 
 def _judged(run: Run, relevance: Relevance, units: np.ndarray, ks: list[int]) -> dict[int, JudgedShare]:
@@ -297,51 +322,11 @@ def _judged(run: Run, relevance: Relevance, units: np.ndarray, ks: list[int]) ->
     return made
 
 
-def _measures(
-    study: Study,
-    run: Run,
-    relevance: Relevance,
-    gold: Relevance,
-    measures: Sequence[RankingMeasure],
-    grouping: By | None,
-    ks: tuple[int, ...],
-) -> dict[str, MeasureFigures]:
-    made = {}
-    for measure in measures:
-        found = gold if measure.needs_all and relevance.kind == "answers" else relevance
-        within = [k for k in ks if k <= run.hits.k]
-        cut_offs = within if measure.has_cut_off else within[-1:]
-        values = {k: measure.values_of(found, k) for k in cut_offs}
-        members = _group_rows(study, run, found, grouping)
-        related = np.array([question.relation or "" for question in found.questions], dtype=str)
-        macro, units = related != "", units_of(found.questions, study.settings.unit).codes
-        made[measure.name] = MeasureFigures(
-            found.kind,
-            {k: accuracy.mean(each, units) for k, each in values.items()},
-            {k: accuracy.macro_average(each[macro], related[macro], units[macro]) for k, each in values.items()}
-            if macro.any()
-            else {},
-            [
-                MeasuredGroup(
-                    key,
-                    name,
-                    len(rows),
-                    {k: accuracy.mean(each[rows], units[rows]) for k, each in values.items()},
-                    len(np.unique(units[rows])),
-                )
-                for key, (name, rows) in members.items()
-            ],
-        )
-    return made
-
-
-def _group_rows(study: Study, run: Run, relevance: Relevance, grouping: By | None) -> dict[str, tuple[str, np.ndarray]]:
+def _group_rows(relevance: Relevance, grouping: By | None) -> dict[str, tuple[str, np.ndarray]]:
     """Return the display name and the rows of each group, in the order in which tables list them."""
     questions = relevance.questions
     if grouping is None:
         return {}
-    if grouping == "slice":
-        return _slice_rows(study, run, relevance)
     labels: Sequence[str | None]
     order: Callable[[str], tuple | int]
     if grouping == "relation":
@@ -356,40 +341,6 @@ def _group_rows(study: Study, run: Run, relevance: Relevance, grouping: By | Non
             members.setdefault(label, []).append(row)
     name = relation_name if grouping == "relation" else str
     return {key: (name(key), np.array(members[key], dtype=np.int64)) for key in sorted(members, key=order)}
-
-
-def _macro(
-    first_ranks: np.ndarray, questions: Sequence[Question], units: np.ndarray, ks: list[int]
-) -> dict[int, Estimate]:
-    """Return Success@k macro-averaged over relations, by k; {} if no question has a relation."""
-    rows = [i for i, question in enumerate(questions) if question.relation is not None]
-    if not rows:
-        return {}
-    names = np.array([questions[i].relation for i in rows])
-    return {
-        k: accuracy.macro_average(accuracy.success_from_ranks(first_ranks[rows], k), names, units[rows]) for k in ks
-    }
-
-
-def _requested_groups(
-    first_ranks: np.ndarray, questions: Sequence[Question], units: np.ndarray, grouping: By | None, ks: list[int]
-) -> list[Group]:
-    if grouping == "bucket":
-        return _groups(first_ranks, [bucket_group(q.bucket, q.frequency) for q in questions], units, ks, bucket_order)
-    if grouping == "split":
-        return _groups(first_ranks, [q.split for q in questions], units, ks, SPLITS.index)
-    return []
-
-
-def _saved_slices(
-    study: Study, run: Run, relevance: Relevance, first_ranks: np.ndarray, units: np.ndarray, ks: list[int]
-) -> list[Group]:
-    """Return Success@k on each saved slice. Raises Missing if no slices are saved."""
-    result = []
-    for key, (name, rows) in _slice_rows(study, run, relevance).items():
-        success = {k: accuracy.proportion(accuracy.success_from_ranks(first_ranks[rows], k), units[rows]) for k in ks}
-        result.append(Group(key, name, len(rows), success, len(np.unique(units[rows]))))
-    return result
 
 
 def _slice_rows(study: Study, run: Run, relevance: Relevance) -> dict[str, tuple[str, np.ndarray]]:
@@ -412,13 +363,6 @@ def _slice_rows(study: Study, run: Run, relevance: Relevance) -> dict[str, tuple
         name: (f"{name} ({each.expression})", np.flatnonzero(facts.mask(each.expression)))
         for name, each in slices.items()
     }
-
-
-def _groups(
-    first_ranks: np.ndarray, groups: Sequence[str | None], units: np.ndarray, ks: list[int], sort_key, name=str
-) -> list[Group]:
-    rows = sorted(group_table({"run": first_ranks}, groups, ks, units), key=lambda row: sort_key(row.group))
-    return [Group(row.group, name(row.group), row.n, row.success["run"], row.units) for row in rows]
 
 
 def _notes(relevance: Relevance, questions_in_run: int, too_deep: list[int], depth: int) -> list[str]:

@@ -39,7 +39,7 @@ def _run_dict(run: RunReport, grouping: str | None) -> dict:
         "relevance": run.kind,
         "n": len(run.questions),
         "unit": run_unit(run),
-        "units": len(run.questions) if run.units is None else run.units.count,
+        "units": run.units.count,
         "k": _success(run.success),
         f"mrr@{MRR_DEPTH}": None if run.mrr is None else {"relevance": run.kind, **_mean(run.mrr)},
         "recall": {str(k): {"relevance": "gold", **_mean(estimate)} for k, estimate in run.recall.items()},
@@ -94,7 +94,7 @@ def _measure_dict(name: str, measure_figures: MeasureFigures, grouping: str | No
 
 
 def _group_dicts(groups: list[Group]) -> dict:
-    return {group.key: {"name": group.name, "n": group.n, "k": _success(group.success)} for group in groups}
+    return {group.key: {"name": group.name, "n": group.n, "k": _success(group.at)} for group in groups}
 
 
 def _mean(e: Estimate) -> dict:
@@ -129,7 +129,7 @@ def _run_figures(run: RunReport, grouping: str | None) -> Iterator[tuple[str, st
     yield from (("all", "recall", "gold", k, e) for k, e in run.recall.items())
     yield from (("all", "judged", run.kind, k, share.judged) for k, share in run.judged.items())
     if grouping is not None:
-        yield from ((group.name, "success", run.kind, k, e) for group in run.groups for k, e in group.success.items())
+        yield from ((group.name, "success", run.kind, k, e) for group in run.groups for k, e in group.at.items())
     for name, figures in run.measures.items():
         yield from _measure_lines(name, figures, run)
 
@@ -209,7 +209,7 @@ def _macro_table(report: Report, runs: list[RunReport]) -> ResultTable:
 
 def _group_table(report: Report, grouping: By, run: RunReport) -> ResultTable:
     rows = [
-        [group.name, n_value(group.n, group.units, run_unit(run)), *(group.success.get(k) for k in report.ks)]
+        [group.name, n_value(group.n, group.units, run_unit(run)), *(group.at.get(k) for k in report.ks)]
         for group in run.groups
     ]
     return ResultTable(
@@ -255,12 +255,12 @@ def _measure_tables(report: Report, name: str) -> Iterator[ResultTable]:
 
 def run_unit(run: RunReport) -> Unit:
     """Return the unit of observation of a run's questions."""
-    return "question" if run.units is None else run.units.name
+    return run.units.name
 
 
 def run_n(run: RunReport) -> int | str:
     """Return the n for a run's table row."""
-    return n_value(len(run.questions), None if run.units is None else run.units.count, run_unit(run))
+    return n_value(len(run.questions), run.units.count, run_unit(run))
 
 
 def _n_text(estimates: dict[int, Estimate], unit: Unit) -> int | str:

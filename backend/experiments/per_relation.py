@@ -20,9 +20,10 @@ from blindspot.backend.core.manifest import read_object, write_json
 from blindspot.backend.core.model_files import open_model, readable_model
 from blindspot.backend.core.settings import EncoderSettings
 from blindspot.backend.core.study import Study
+from blindspot.backend.judges.judge import new_model_folder
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import Dense, encoder_settings
-from blindspot.backend.training.checkpoints import TrainingFolders, new_model_folder
+from blindspot.backend.training.checkpoints import TrainingFolders
 from blindspot.backend.training.dual_encoder import train
 from blindspot.backend.training.examples import Subset, TrainingExamples
 from blindspot.backend.training.training_settings import DualEncoderSettings

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 MEASURED = ("dev", "test")
 
 
-def sets_to_train_on(setting: Setting, bench: Workbench, minimum: int = 2) -> tuple[str, ...]:
+def sets_to_train_on(setting: Setting, bench: Workbench) -> tuple[str, ...]:
     """Return the question sets named with --set, or else all sets that have both training questions and dev or test
     questions.
 
-    Raises BadInput if there are fewer than `minimum` sets.
+    Raises BadInput if there are fewer than two sets.
     """
     splits = _splits(bench)
     able = sorted(name for name, parts in splits.items() if "train" in parts and parts & set(MEASURED))
@@ -27,10 +27,9 @@ def sets_to_train_on(setting: Setting, bench: Workbench, minimum: int = 2) -> tu
             f"the set {unable[0]!r} has no training questions, or none in dev or test; usable sets: "
             f"{', '.join(able) or 'none'}"
         )
-    if len(chosen) < minimum:
+    if len(chosen) < 2:
         raise BadInput(
-            f"this experiment needs {minimum} question sets with training questions; the study has "
-            f"{', '.join(able) or 'none'}"
+            f"this experiment needs 2 question sets with training questions; the study has {', '.join(able) or 'none'}"
         )
     return chosen
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import shutil
 import tomllib
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -19,7 +19,6 @@ from blindspot.backend.core.consent import OF_OLDER_VERSIONS
 from blindspot.backend.core.declared import build_settings
 from blindspot.backend.core.manifest import atomic_folder, read_object, write_json
 from blindspot.backend.core.model_files import CODE_SUFFIXES, code_in_model
-from blindspot.backend.core.require_right import require
 from blindspot.backend.core.settings import MODELS, EncoderSettings, add_encoder, check_name, read_settings
 from blindspot.backend.core.study import Study
 from blindspot.backend.hub.pushing import FILES_FOLDER, MODEL_SUFFIXES, SET_FOLDER
@@ -46,7 +45,7 @@ class PullResult:
     skipped: list[str]
 
 
-def pull(study: Study, repository: HubRepository, name: str | None = None, actor: str | None = None) -> PullResult:
+def pull(study: Study, repository: HubRepository, name: str | None = None) -> PullResult:
     """Download a training set, an encoder or a judge into a study.
 
     Args:
@@ -56,7 +55,6 @@ def pull(study: Study, repository: HubRepository, name: str | None = None, actor
         Missing: no such repository, or not one that Blindspot pushed. Refused: the name is taken, the part does not fit
             the study, or loading it would run code. BadInput: damaged files, or a path that leads out.
     """
-    require(study, actor, "manage parts")
     with TemporaryDirectory(prefix=".hub-", dir=study.folder) as place:
         folder = Path(place) / "repository"
         suffixes = (".json", ".jsonl", ".parquet") if repository.kind == "training-set" else MODEL_SUFFIXES
@@ -122,7 +120,7 @@ def download_files(
 
 
 def _add_training_set(study: Study, folder: Path, name: str, record: dict[str, Any]) -> None:
-    source, target = folder / SET_FOLDER, study.path("training_sets", name)
+    source = folder / SET_FOLDER
     if not (source / "manifest.json").is_file():
         raise BadInput("holds no training set that a study can take", source / "manifest.json")
     if record.get("corpus") != study.corpus.digest:
@@ -130,20 +128,13 @@ def _add_training_set(study: Study, folder: Path, name: str, record: dict[str, A
             f"training set {name!r} was built over other passages than this study holds; its texts can be loaded with "
             "datasets.load_dataset"
         )
-    with study.lock_part(f"training_sets/{name}", lambda: _refuse_existing(target, "training set", name)):
-        manifest = read_object(source / "manifest.json")
-        manifest["name"] = name
-        write_json(source / "manifest.json", manifest)
-        with atomic_folder(target) as building:
-            shutil.copytree(source, building, dirs_exist_ok=True)
+    write_json(source / "manifest.json", {**read_object(source / "manifest.json"), "name": name})
+    with _copied(study, source, ("training_sets", name), "training set"):
         try:
-            opened = TrainingSet.open(study, name)
-            questions = [question for question, _ in opened.groups()]
-            study.questions.with_ids(questions)
+            study.questions.with_ids([question for question, _ in TrainingSet.open(study, name).groups()])
+        except (Missing, Refused, BadInput):
+            raise
         except Exception as error:
-            shutil.rmtree(target, ignore_errors=True)
-            if isinstance(error, (Missing, Refused, BadInput)):
-                raise
             raise BadInput(f"is not a training set ({type(error).__name__}: {str(error)[:100]})", name) from None
 
 
@@ -159,15 +150,9 @@ def _add_encoder(study: Study, folder: Path, name: str, record: dict[str, Any]) 
     if name in study.settings.encoders:
         raise Refused(f"there is already an encoder named {name!r}; give another --name")
     _refuse_code(folder, name)
-    with study.lock_part(f"models/{name}", lambda: _refuse_existing(target, "model", name)):
-        with atomic_folder(target) as building:
-            shutil.copytree(folder, building, dirs_exist_ok=True)
-            (building / ABOUT).unlink()
-        try:
-            add_encoder(study.settings_path, name, {**values, **places})
-        except BaseException:
-            shutil.rmtree(target, ignore_errors=True)
-            raise
+    (folder / ABOUT).unlink()
+    with _copied(study, folder, ("models", name), "model"):
+        add_encoder(study.settings_path, name, {**values, **places})
 
 
 def _add_judge(study: Study, folder: Path, name: str, manifest: dict[str, Any]) -> None:
@@ -179,16 +164,28 @@ def _add_judge(study: Study, folder: Path, name: str, manifest: dict[str, Any]) 
     _refuse_code(source, name)
     for record in ("training.json", "manifest.json"):
         if (source / record).is_file():
-            content = read_object(source / record)
-            content["name"] = name
-            write_json(source / record, content)
-    target = study.path(place, name)
-    with study.lock_part(f"{place}/{name}", lambda: _refuse_existing(target, "judge", name)):
+            write_json(source / record, {**read_object(source / record), "name": name})
+    with _copied(study, source, (place, name), "judge"):
+        if name not in {card.name for card in JUDGES.get(kind).cards(study)}:
+            raise BadInput(f"holds no judge of kind {kind}", ABOUT)
+
+
+@contextmanager
+def _copied(study: Study, source: Path, place: tuple[str, str], noun: str) -> Iterator[None]:
+    """Copy a downloaded folder into the study. If the `with` block, which tries it, fails, the copy is deleted again.
+
+    Args:
+        place: the folder of the study, and the name of the part in it.
+    """
+    target = study.path(*place)
+    with study.lock_part("/".join(place), lambda: _refuse_existing(target, noun, place[1])):
         with atomic_folder(target) as building:
             shutil.copytree(source, building, dirs_exist_ok=True)
-        if name not in {card.name for card in JUDGES.get(kind).cards(study)}:
+        try:
+            yield
+        except BaseException:
             shutil.rmtree(target, ignore_errors=True)
-            raise BadInput(f"holds no judge of kind {kind}", ABOUT)
+            raise
 
 
 def _refuse_outside(folder: Path, repository_name: str) -> None:

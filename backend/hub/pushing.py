@@ -19,7 +19,6 @@ from blindspot.backend.core.consent import OF_OLDER_VERSIONS
 from blindspot.backend.core.copying import copy_study
 from blindspot.backend.core.manifest import read_json, versions, write_json, write_text
 from blindspot.backend.core.model_files import PACKAGED, code_in_model
-from blindspot.backend.core.require_right import require
 from blindspot.backend.core.settings import MODELS
 from blindspot.backend.core.study import Study
 from blindspot.backend.hub.cards import model_card, record_of, study_card, with_dataset_header
@@ -68,7 +67,6 @@ def plan_push(
     format: str = "parquet",
     with_names: bool = False,
     progress: Progress | None = None,
-    actor: str | None = None,
 ) -> Iterator[PushPlan]:
     """Write the files that a push would send to a temporary folder. Nothing is sent.
 
@@ -79,9 +77,8 @@ def plan_push(
         with_names: send the names of people in a study's labels, instead of pseudonyms.
 
     Raises:
-        Missing: no such part. Refused: it cannot be pushed, or `actor` may not export.
+        Missing: no such part. Refused: it cannot be pushed.
     """
-    require(study, actor, "export labels" if kind == "study" else "export")
     if kind != "study" and not name:
         raise Refused(f"which {kind.replace('-', ' ')}? Give --name")
     with TemporaryDirectory(prefix="blindspot-hub-") as place:

@@ -14,7 +14,7 @@ from blindspot.backend.core.runs import Run
 from blindspot.backend.core.sampling import text_key
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.miss_facts import name_words, pattern
-from blindspot.db.errors import BadInput, Missing
+from blindspot.db.errors import BadInput
 from blindspot.db.records import Question
 
 TIMES_AS_FREQUENT = 10  # a stand-in is mentioned at least this many times as often as the subject it replaces
@@ -129,12 +129,3 @@ def shuffle_questions(questions: Sequence[Question], seed: int) -> list[Question
     random sample.
     """
     return sorted(questions, key=lambda question: text_key(f"{seed}\0{question.id}"))
-
-
-def questions_with_gold(study: Study, ids: Sequence[str]) -> list[Question]:
-    """Return questions by id. Raises Missing for an unknown id, or a question without gold passages."""
-    questions = study.questions.with_ids(ids)
-    bare = next((question.id for question in questions if not question.gold), None)
-    if bare is not None:
-        raise Missing(f"question {bare!r} has no gold passage, so there is nothing to edit")
-    return questions

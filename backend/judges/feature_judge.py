@@ -40,7 +40,7 @@ from blindspot.backend.judges.feature_model import (
     strongest_contributions,
 )
 from blindspot.backend.judges.features import FEATURES, WordWeights, feature_matrix
-from blindspot.backend.judges.judge import JUDGES, JudgeCard, JudgeKind, refuse_judge
+from blindspot.backend.judges.judge import JUDGES, JudgeCard, JudgeKind, new_model_folder
 from blindspot.backend.judges.lists import (
     QUESTIONS_PER_STEP,
     Lists,
@@ -101,10 +101,7 @@ def learn_judge(
 
     started = time.monotonic()
     chosen = build_settings(FeatureJudgeSettings, settings or {})
-    folder = study.path("models", check_name(name, "model"))
-    if not replace and folder.exists():
-        raise Refused(f"there is already a model named {name!r}; choose another name, or replace it")
-    refuse_judge(study, name)
+    folder = new_model_folder(study, name, replace)
     opened = study.run(run)
     lists, truth, answers = labelled_lists(study, opened, chosen, progress)
     _, features = cached_features(study, opened, lists.questions, trained_ranks(chosen), encoder, progress)
@@ -298,31 +295,7 @@ def _store_out_of_fold(study: Study, name: str, lists: Lists, probabilities: np.
     store.add(scored_rows(study, lists, probabilities))
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeThresholds:
-    """The thresholds in a judge's report; None if no threshold reaches the required precision.
-
-    Attributes:
-        drop: a passage below it is a negative.
-        add: a passage at or above it is a positive.
-        drop_with_answer, add_with_answer: the same for a passage that contains an answer.
-    """
-
-    drop: float | None
-    drop_with_answer: float | None
-    add: float | None
-    add_with_answer: float | None
-
-
-def judge_thresholds(study: Study, name: str) -> JudgeThresholds:
-    """Return the thresholds in a judge's report. Raises the same errors as `FeatureJudge`."""
-    about = _judge_manifest(study, name)
-    return JudgeThresholds(
-        *(about.get(key, {}).get("value") for key in ("drop", "drop_with_answer", "add", "add_with_answer"))
-    )
-
-
-def _judge_manifest(study: Study, name: str) -> dict[str, Any]:
+def feature_judge_manifest(study: Study, name: str) -> dict[str, Any]:
     """Return a judge's record `models/<name>/training.json`. Raises Missing if there is no such judge, and Refused if
     it was trained on other passages.
     """
@@ -342,7 +315,7 @@ class FeatureJudge:
         """Open a judge. Raises Missing if there is no judge of that name, and Refused if it was trained on other
         passages.
         """
-        self.about = _judge_manifest(study, name)
+        self.about = feature_judge_manifest(study, name)
         self.study, self.name = study, name
         self.settings = build_settings(FeatureJudgeSettings, self.about["settings"])
         self.model, self.weights = read_model(study.path("models", name), self.about)
@@ -410,8 +383,8 @@ def read_model(folder: Path, manifest: Mapping[str, Any]) -> tuple[FeatureModel,
         model = FeatureModel(
             manifest["model"],
             arrays["columns"],
-            arrays["feature_medians"],
             from_arrays(manifest["model"], arrays),
+            arrays["feature_medians"],
             ProbabilityCalibration(**{**calibration, "points": tuple(map(tuple, calibration["points"]))}),
             manifest["base_rate"],
         )

@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from blindspot.backend.core.processor import processors
 from blindspot.backend.judges.calibration import ProbabilityCalibration
 from blindspot.backend.judges.calibration import fit as fit_calibration
 from blindspot.backend.judges.features import FEATURES, NAMES
 from blindspot.backend.judges.scorers import ENSEMBLE, Ensemble, Linear, Scorer, Trees
 from blindspot.backend.judges.settings import FeatureJudgeSettings
-from blindspot.backend.judges.thresholds import add_positive_threshold, drop_threshold
-from blindspot.backend.text.answers.run import processors
+from blindspot.backend.judges.thresholds import find_threshold
 from blindspot.db.errors import Refused
 
 PRIOR = Path(__file__).with_name("prior.json")
@@ -75,29 +75,36 @@ class Examples:
 
 
 @dataclass(frozen=True)
-class FeatureModel:
-    """A fitted and calibrated model over the features.
+class FeatureRanker:
+    """A fitted model that only ranks passages and gives no probabilities.
 
     Attributes:
-        kind: "logistic", "boosting" or "ensemble".
+        kind: "logistic", "boosting" or "ensemble"; "prior" without labels.
         columns: (c,) int64, the features that it uses.
-        medians: (c,) their medians over the examples.
-        base_rate: share of positives among the known pairs of the first `depth` ranks, which calibrated it; its
-            probabilities hold for such ranks.
     """
 
     kind: str
     columns: np.ndarray
-    medians: np.ndarray
     scorer: Scorer
-    calibration: ProbabilityCalibration
-    base_rate: float
 
     def ranking_scores(self, features: np.ndarray) -> np.ndarray:
-        """Return log-odds for ranking, (n,) float64, from features (n, f). Calibrated probabilities are not used,
-        because a step function would produce ties.
-        """
+        """Return log-odds for ranking, (n,) float64, from features (n, f)."""
         return self.scorer(features[:, self.columns])
+
+
+@dataclass(frozen=True)
+class FeatureModel(FeatureRanker):
+    """A fitted and calibrated model over the features. Calibration is a step function, whose ties cannot rank.
+
+    Attributes:
+        medians: (c,) medians of its features over the examples.
+        base_rate: share of positives among the known pairs of the first `depth` ranks, which calibrated it; its
+            probabilities hold for such ranks.
+    """
+
+    medians: np.ndarray
+    calibration: ProbabilityCalibration
+    base_rate: float
 
     def probabilities(self, features: np.ndarray) -> np.ndarray:
         """Return the probabilities, (n,) float64, from features (n, f)."""
@@ -152,7 +159,7 @@ def fit_model(examples: Examples, settings: FeatureJudgeSettings) -> tuple[Featu
     positive = examples.truth[settled] == POSITIVE
     calibration = fit_calibration(scores[settled], positive)
     medians = np.nanmedian(examples.features[:, ranker.columns], axis=0)
-    model = FeatureModel(ranker.kind, ranker.columns, medians, ranker.scorer, calibration, float(positive.mean()))
+    model = FeatureModel(ranker.kind, ranker.columns, ranker.scorer, medians, calibration, float(positive.mean()))
     out_of_fold = np.full(len(examples), np.nan)
     out_of_fold[seen] = calibration(scores[seen])
     return model, out_of_fold
@@ -168,22 +175,6 @@ def _fit_without(examples: Examples, fold: np.ndarray, settings: FeatureJudgeSet
         others = np.random.default_rng(settings.seed).choice(others, FOLD_QUESTIONS, replace=False)
     learned = known & np.isin(examples.questions, others)
     return _fit(examples, learned, settings) if len(np.unique(examples.truth[learned])) == 2 else None
-
-
-@dataclass(frozen=True)
-class FeatureRanker:
-    """A fitted model that only ranks passages and gives no probabilities.
-
-    kind, columns: as in `FeatureModel`; kind "prior" without labels.
-    """
-
-    kind: str
-    columns: np.ndarray
-    scorer: Scorer
-
-    def ranking_scores(self, features: np.ndarray) -> np.ndarray:
-        """Return log-odds, (n,) float64, from features (n, f)."""
-        return self.scorer(features[:, self.columns])
 
 
 def fit_ranker(examples: Examples, settings: FeatureJudgeSettings) -> FeatureRanker:
@@ -364,14 +355,14 @@ def report(
 
     def drop(pairs: np.ndarray) -> dict[str, Any]:
         known = pairs & ~unknown
-        threshold = drop_threshold(probabilities[known], positive[known], questions[known], settings.false_negatives)
+        aim = settings.false_negatives
+        threshold = find_threshold(probabilities[known], positive[known], questions[known], aim, "below")
         below = 0 if threshold.value is None else int((pairs & unknown & (probabilities < threshold.value)).sum())
         return asdict(replace(threshold, left_out=below))
 
     def add(pairs: np.ndarray) -> dict[str, Any]:
-        return asdict(
-            add_positive_threshold(probabilities[pairs], positive[pairs], questions[pairs], settings.precision)
-        )
+        aim = settings.precision
+        return asdict(find_threshold(probabilities[pairs], positive[pairs], questions[pairs], aim, "above"))
 
     everything = np.ones(len(truth), bool)
     return {

@@ -14,7 +14,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_of
 from blindspot.backend.evaluation.relevance import relevant
 from blindspot.backend.judges.feature_judge import FeatureJudge
-from blindspot.backend.judges.lists import lists_of
+from blindspot.backend.judges.lists import lists_of, refuse_other_retriever
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import Missing, Refused
 
@@ -57,10 +57,7 @@ def measure_on_gold(study: Study, name: str, run: str, progress: Progress | None
     questions = study.questions.with_ids(opened.question_ids)
     if any(question.split == "train" for question in questions):
         raise Refused(f"run {run!r} holds training questions, which may have taught the judge; measure on dev or test")
-    if opened.manifest["retriever"] != judge.about["retriever"]:
-        raise Refused(
-            f"judge {name!r} learned from lists of {judge.about['retriever']!r}, and run {run!r} is of another"
-        )
+    refuse_other_retriever(name, judge.about["retriever"], opened)
     found = relevant(study, opened, "gold", "dpr", questions)
     if not len(found.rows):
         raise Missing(f"no question of {run!r} has gold passages")

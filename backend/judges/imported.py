@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import Manifest, atomic_folder, read_manifest, write_manifest
+from blindspot.backend.core.manifest import Manifest, atomic_folder, write_manifest
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.formats import fields
@@ -27,11 +25,10 @@ from blindspot.backend.data.formats.streams import (
 from blindspot.backend.data.formats.trec import read_qrels
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
 from blindspot.backend.data.importing.tools import readable_write_errors
-from blindspot.backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind, refuse_taken
-from blindspot.backend.judges.lists import Lists
-from blindspot.backend.judges.scores import ScoreStore, stored_probabilities
+from blindspot.backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind, grade_score, refuse_taken
+from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.progress import Progress
-from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.errors import BadInput, Refused
 
 KIND = "imported"
 UMBRELA_TOP = 3
@@ -167,18 +164,14 @@ def _scores_of(
     """
     grades = [each.grade for each in judgements.values() if each.grade is not None]
     highest = max([minimum_top_grade, *grades])
-    top = highest if grades else None
     if not 1 <= lowest_positive <= highest:
         raise Refused(f"--positive-from must be a grade of the file from 1 to {highest}, not {lowest_positive}")
 
-    def score(judgement: ImportedJudgement) -> float:
-        if judgement.grade is None or top is None:
-            return float(judgement.score or 0.0)
-        if judgement.grade >= lowest_positive:
-            return 0.5 + 0.5 * (judgement.grade - lowest_positive + 1) / (top - lowest_positive + 1)
-        return 0.5 * judgement.grade / lowest_positive
-
-    return {pair: score(each) for pair, each in judgements.items()}, top
+    scores = {
+        pair: float(each.score or 0.0) if each.grade is None else grade_score(each.grade, lowest_positive, highest)
+        for pair, each in judgements.items()
+    }
+    return scores, highest if grades else None
 
 
 def _read_qrels(path: Path) -> Iterator[ImportedJudgement | BadInput]:
@@ -277,22 +270,6 @@ READERS: dict[str, Reader] = {
 }
 
 
-class ImportedJudge:
-    """The judgements of a file as a `Judge`. Pairs that are not in the file are unknown."""
-
-    calibrated = False
-
-    def __init__(self, study: Study, name: str):
-        about = read_manifest(study.path("judges", check_name(name, "judge")))
-        if about is None or about.get("kind") != KIND:
-            raise Missing(f"there are no imported judgements {name!r}")
-        self.study, self.name = study, name
-
-    def judge(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
-        """Return (q, k) float64 scores; NaN where padded or unknown."""
-        return stored_probabilities(self.study, self.name, lists)
-
-
 class ImportedKind(StoredJudgeKind):
     name, title = KIND, "imported"
     help = "judgements of another tool, from a file"
@@ -300,9 +277,6 @@ class ImportedKind(StoredJudgeKind):
 
     def card(self, name: str, manifest: Manifest, has_scores: bool) -> JudgeCard:
         return JudgeCard(name, KIND, str(manifest.get("file", "")), False, None, has_scores)
-
-    def open(self, study: Study, name: str, device: str | None = None) -> ImportedJudge:
-        return ImportedJudge(study, name)
 
 
 JUDGES.register(ImportedKind())

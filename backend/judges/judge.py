@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -18,7 +19,8 @@ from blindspot.backend.core.manifest import Manifest, read_manifest
 from blindspot.backend.core.registry import Registry, instance_check
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.study import Study
-from blindspot.backend.judges.lists import Lists
+from blindspot.backend.judges.lists import Lists, score_hits
+from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import Missing, Refused
 
@@ -88,6 +90,22 @@ class JudgeKind(ABC):
         """
 
 
+class StoredJudge:
+    """A judge that scores no new pair: it only has the scores of `scores/<name>/`. Raises Missing if there are none."""
+
+    def __init__(self, study: Study, name: str):
+        self.study, self.name = study, name
+        self._store = ScoreStore.open(study, name)
+        self.calibrated = bool(self._store.manifest["calibrated"])
+
+    def judge(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
+        """Return the stored scores, (q, k) float64; NaN where padded, and for pairs without a score."""
+        known = self._store.scores_of(question.id for question in lists.questions)
+        return score_hits(
+            self.study, lists, lambda pairs: [known.get(q.id, {}).get(passage.id, np.nan) for q, passage in pairs]
+        )
+
+
 class StoredJudgeKind(JudgeKind):
     """A kind whose judges have a folder in judges/ with a manifest, and only have scores for pairs that they have
     already judged.
@@ -98,6 +116,11 @@ class StoredJudgeKind(JudgeKind):
     def cards(self, study: Study) -> list[JudgeCard]:
         scored = study.parts("scores")
         return [self.card(name, about, name in scored) for name, about in stored_judges(study, self.name).items()]
+
+    def open(self, study: Study, name: str, device: str | None = None) -> Judge:
+        if stored_manifest(study, name, self.name) is None:
+            raise Missing(f"there is no judge {name!r} of the kind {self.title!r}")
+        return StoredJudge(study, name)
 
     @abstractmethod
     def card(self, name: str, manifest: Manifest, has_scores: bool) -> JudgeCard:
@@ -114,7 +137,7 @@ JUDGES: Registry[JudgeKind] = Registry(
     "kind of judge",
     modules=(
         "blindspot.backend.judges.feature_judge",
-        "blindspot.backend.training.cross_encoder_judge",
+        "blindspot.backend.training.scoring",
         "blindspot.backend.judges.llm.judging",
         "blindspot.backend.judges.imported",
         "blindspot.backend.judges.label_judge",
@@ -127,6 +150,12 @@ JUDGES: Registry[JudgeKind] = Registry(
 def stored_judges(study: Study, kind: str) -> dict[str, Manifest]:
     """Return the manifests of the judges of a kind in judges/, by name, oldest first."""
     return {name: about for name, about in study.parts("judges").items() if about.get("kind") == kind}
+
+
+def stored_manifest(study: Study, name: str, kind: str) -> Manifest | None:
+    """Return the manifest of a judge in judges/; None if there is none of this name and kind."""
+    about = read_manifest(study.path("judges", check_name(name, "judge")))
+    return about if about is not None and about.get("kind") == kind else None
 
 
 def stored_thresholds(study: Study, name: str) -> tuple[float, float] | None:
@@ -177,12 +206,23 @@ def judge_kind_of(study: Study, name: str) -> JudgeKind:
     )
 
 
-def refuse_judge(study: Study, name: str) -> None:
-    """Raise Refused if a judge without a trained model has this name, because the scores of a new model would overwrite
-    its scores.
+def new_model_folder(study: Study, name: str, replace: bool) -> Path:
+    """Return the folder for a new model. Raises Refused if a model of this name exists and `replace` is false, or if a
+    judge without a model has this name, whose scores those of the model would overwrite.
     """
+    target = study.path("models", check_name(name, "model"))
     if study.path("judges", name).exists():
         raise Refused(f"there is already a judge named {name!r}; choose another name")
+    if target.exists() and not replace:
+        raise Refused(f"there is already a model named {name!r}; choose another name, or replace it")
+    return target
+
+
+def grade_score(grade: int, positive_from: int, top: int) -> float:
+    """Convert a grade from 0 to `top` to a score from 0 to 1. Positive grades are above 0.5, the others below."""
+    if grade >= positive_from:
+        return 0.5 + 0.5 * (grade - positive_from + 1) / (top - positive_from + 1)
+    return 0.5 * grade / positive_from
 
 
 def refuse_taken(study: Study, name: str, kind: str, replace: bool) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from blindspot.analysis.intervals import wilson
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import Manifest, atomic_folder, read_manifest, write_manifest
+from blindspot.backend.core.manifest import Manifest, atomic_folder, write_manifest
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_cache import cached_features
@@ -28,9 +28,9 @@ from blindspot.backend.judges.feature_judge import (
     trainable_questions,
 )
 from blindspot.backend.judges.feature_model import NEGATIVE, POSITIVE
-from blindspot.backend.judges.judge import JUDGES, Judge, JudgeCard, StoredJudgeKind, refuse_taken
+from blindspot.backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind, refuse_taken, stored_manifest
 from blindspot.backend.judges.lists import Lists, refuse_other_retriever, scored_rows
-from blindspot.backend.judges.scores import ScoreStore, stored_probabilities
+from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.priority import Calibration, Evidence
 from blindspot.backend.progress import Progress
 from blindspot.backend.text.answers import mentions_subject
@@ -324,11 +324,10 @@ def judge_with_labels(study: Study, name: str, run: str, progress: Progress | No
 
 
 def _stored_model(study: Study, name: str) -> tuple[Manifest, LabelModel]:
-    if not is_label_judge(study, name):
+    about, folder = stored_manifest(study, name, KIND), study.path("judges", name)
+    if about is None:
         raise Missing(f"there is no judge {name!r}; make one with 'blindspot judge generalise {name} --run RUN'")
-    folder = study.path("judges", name)
-    about = read_manifest(folder)
-    if about is None or not (folder / MODEL).is_file():
+    if not (folder / MODEL).is_file():
         raise Refused(
             f"an older version learned {name!r} and stored its scores alone; learn it again: blindspot judge generalise "
             f"{name} --run RUN --replace"
@@ -363,12 +362,6 @@ def _right_out_of_fold(pairs: LabelledLists, seed: int) -> tuple[float | None, f
     return right / len(known), *wilson(right, len(known))
 
 
-def is_label_judge(study: Study, name: str) -> bool:
-    """Return whether a judge was trained with `learn_label_judge`."""
-    about = read_manifest(study.path("judges", check_name(name, "judge")))
-    return about is not None and about.get("kind") == KIND
-
-
 class LabelJudgeKind(StoredJudgeKind):
     """Judges trained on people's labels. Their probabilities are stored when they are trained."""
 
@@ -381,24 +374,6 @@ class LabelJudgeKind(StoredJudgeKind):
 
     def thresholds(self, manifest: Manifest) -> tuple[float, float]:
         return float(manifest["keep_below"]), float(manifest["propose_above"])
-
-    def open(self, study: Study, name: str, device: str | None = None) -> Judge:
-        if not is_label_judge(study, name):
-            raise Missing(f"there is no judge {name!r}; make one with 'blindspot judge generalise {name} --run RUN'")
-        return StoredLabelJudge(study, name)
-
-
-class StoredLabelJudge:
-    """An open label judge. It has probabilities only for the pairs that it has already judged."""
-
-    calibrated = True
-
-    def __init__(self, study: Study, name: str):
-        self.study, self.name = study, name
-
-    def judge(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
-        """Return (q, k) float64 probabilities; NaN where padded, and for pairs that the judge has not judged."""
-        return stored_probabilities(self.study, self.name, lists)
 
 
 JUDGES.register(LabelJudgeKind())

@@ -13,7 +13,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import Refused
-from blindspot.db.records import Question
+from blindspot.db.records import Passage, Question
 
 QUESTIONS_PER_STEP = 500
 
@@ -78,6 +78,20 @@ def scored_rows(study: Study, lists: Lists, probabilities: np.ndarray) -> list[t
     return [
         (lists.questions[i].id, ids[int(lists.rows[i, j])], float(probabilities[i, j])) for i, j in np.argwhere(known)
     ]
+
+
+def score_hits(
+    study: Study, lists: Lists, score: Callable[[list[tuple[Question, Passage]]], Sequence[float] | np.ndarray]
+) -> np.ndarray:
+    """Return the scores, (q, k) float64, of all hits of some lists; NaN where padded.
+
+    Args:
+        score: Returns the score of each pair.
+    """
+    scores, is_hit = np.full(lists.rows.shape, np.nan), lists.rows >= 0
+    questions = [lists.questions[i] for i in np.nonzero(is_hit)[0].tolist()]
+    scores[is_hit] = score(list(zip(questions, study.corpus.passages(lists.rows[is_hit].tolist()), strict=True)))
+    return scores
 
 
 def refuse_other_retriever(judge: str, learned_from: str, run: Run) -> None:

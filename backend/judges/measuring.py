@@ -20,6 +20,8 @@ from blindspot.backend.judges.judge import judges_of, kind_title
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import audited_pairs
 from blindspot.db.errors import Missing, Refused
+from blindspot.db.events import SETTLED
+from blindspot.db.judgements import labels_by_pair
 from blindspot.db.labels import Labels
 
 Sample = Literal["audit", "settled"]
@@ -29,7 +31,6 @@ SAMPLES: dict[Sample, str] = {
 }
 BYS = ("relation", "frequency", "source")
 MACHINE = "imported labels"
-SETTLED = ("positive", "related", "negative")
 SCORES: dict[str, float] = {"positive": 1.0, "related": 0.25, "negative": 0.0, "unsure": 0.5}
 """The scores that stand for a machine annotator's labels. Pairs labelled unsure are left out beforehand."""
 
@@ -111,20 +112,20 @@ def drawn_sample(study: Study, kind: Sample | None) -> tuple[Sample, SamplePairs
     if kind is not None and kind not in SAMPLES:
         raise Refused(f"--sample must be {' or '.join(SAMPLES)}, not {kind!r}")
     labels = Labels(study.labels_path)
-    settled = {(pair.question, pair.passage): pair.label for pair in labels.consensus() if pair.label in SETTLED}
+    settled = labels_by_pair(pair for pair in labels.consensus() if pair.label in SETTLED)
     if not settled:
         raise Missing("people have settled no pair yet, so no judge can be measured; label some on Judge")
     if kind != "settled":
         audited = [(pair, probability) for pair, probability in audited_pairs(study) if pair in settled]
         if audited:
             pairs = [pair for pair, _ in audited]
-            return "audit", SamplePairs(pairs, [settled[pair] or "" for pair in pairs], [p for _, p in audited])
+            return "audit", SamplePairs(pairs, [settled[pair] for pair in pairs], [p for _, p in audited])
         if kind == "audit":
             raise Refused(
                 "no question of a random audit is judged completely yet; judge them, or give --sample settled"
             )
     pairs = list(settled)
-    return "settled", SamplePairs(pairs, [settled[pair] or "" for pair in pairs], [1.0] * len(pairs))
+    return "settled", SamplePairs(pairs, [settled[pair] for pair in pairs], [1.0] * len(pairs))
 
 
 def _measure_judge(study: Study, name: str, kind: str, sample: SamplePairs) -> MeasuredJudge:

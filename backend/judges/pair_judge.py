@@ -21,11 +21,11 @@ import numpy as np
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.judge import JUDGES, JudgeCard, JudgeKind
-from blindspot.backend.judges.lists import Lists, judge_lists
+from blindspot.backend.judges.lists import Lists, judge_lists, score_hits
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import BadInput, Missing
-from blindspot.db.records import Passage
+from blindspot.db.records import Passage, Question
 
 DEPTH = 100  # ranks of a run that are judged
 
@@ -80,15 +80,14 @@ class OpenPairJudge:
 
         Raises BadInput if the judge does not give one probability for each pair.
         """
-        probabilities = np.full(lists.rows.shape, np.nan)
-        places = np.argwhere(lists.rows >= 0)
-        passages = self.study.corpus.passages(lists.rows[places[:, 0], places[:, 1]].tolist())
-        texts = [lists.questions[i].text for i in places[:, 0].tolist()]
+        return score_hits(self.study, lists, self._checked_probabilities)
+
+    def _checked_probabilities(self, pairs: list[tuple[Question, Passage]]) -> np.ndarray:
+        texts, passages = [question.text for question, _ in pairs], [passage for _, passage in pairs]
         given = np.asarray(self.kind.probabilities(texts, passages), np.float64)
-        if given.shape != (len(texts),) or not np.all((given >= 0) & (given <= 1)):
+        if given.shape != (len(pairs),) or not np.all((given >= 0) & (given <= 1)):
             raise BadInput(
-                f"the judge {self.name!r} must give a number from 0 to 1 for each of {len(texts)} pairs; "
+                f"the judge {self.name!r} must give a number from 0 to 1 for each of {len(pairs)} pairs; "
                 f"it gave {np.array2string(given, threshold=5, precision=3)}"
             )
-        probabilities[places[:, 0], places[:, 1]] = given
-        return probabilities
+        return given

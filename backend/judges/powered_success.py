@@ -121,20 +121,8 @@ class _TopHits:
 
 
 @dataclass(frozen=True)
-class _DrawnQuestions:
-    """The questions of one audit that were shown completely: their rows in the run, and which of them were marked as
-    bad.
-    """
-
-    rows: np.ndarray
-    bad: np.ndarray
-    probabilities: np.ndarray
-    from_other_arms: set[str]
-
-
-@dataclass(frozen=True)
 class _Estimate:
-    """The input of the estimates.
+    """The input of the estimates: the questions of one audit that were shown completely.
 
     Attributes:
         rows: Rows of the sample's questions in the run. from_other_arms: (q,) bool, open questions that other audits took before.
@@ -147,16 +135,19 @@ class _Estimate:
     counts: QuestionCounts
 
     @classmethod
-    def from_draws(cls, top_hits: _TopHits, drawn_questions: _DrawnQuestions) -> _Estimate:
+    def from_draws(
+        cls, top_hits: _TopHits, draws: Sequence[tuple[int, bool, float]], drawn_elsewhere: set[str]
+    ) -> _Estimate:
+        """draws: of each drawn question its row in the run, whether it is marked as bad, and its probability."""
         ids = np.array([question.id for question in top_hits.run.questions], dtype=str)
-        elsewhere = top_hits.is_open & np.isin(ids, sorted(drawn_questions.from_other_arms))
-        rows = drawn_questions.rows
+        elsewhere = top_hits.is_open & np.isin(ids, sorted(drawn_elsewhere))
+        rows = np.array([row for row, _, _ in draws], np.int64)
         sample = SuccessSample(
             top_hits.lowest[rows],
             top_hits.highest[rows],
             top_hits.settled[rows],
-            drawn_questions.bad,
-            drawn_questions.probabilities,
+            np.array([is_bad for _, is_bad, _ in draws], bool),
+            np.array([probability for _, _, probability in draws], np.float64),
             ids[rows],
             top_hits.run.units.codes[rows],
         )
@@ -235,11 +226,11 @@ def _largest_audit(study: Study, name: str, top_hits: _TopHits, samples: Sequenc
     estimates, reasons = [], []
     for sample in samples:
         if name in sample.settings.get("runs", ()) and sample.settings["depth"] >= top_hits.k and sample.complete:
-            drawn = _drawn_questions(study, top_hits, sample)
-            if isinstance(drawn, str):
-                reasons.append(drawn)
+            estimate = _estimate_of_audit(study, top_hits, sample)
+            if isinstance(estimate, str):
+                reasons.append(estimate)
             else:
-                estimates.append(_Estimate.from_draws(top_hits, drawn))
+                estimates.append(estimate)
     if estimates:
         return max(estimates, key=lambda each: len(each.rows))
     return reasons[-1] if reasons else f"No judged random audit drew from the first {top_hits.k} hits of {name}"
@@ -269,9 +260,9 @@ def _with_judge(study: Study, name: str, judge: str, store: ScoreStore, audit: _
     )
 
 
-def _drawn_questions(study: Study, top_hits: _TopHits, sample: AuditSample) -> _DrawnQuestions | str:
-    """Return the questions that an audit showed completely, or a sentence that explains why the audit is not
-    representative of the run's questions.
+def _estimate_of_audit(study: Study, top_hits: _TopHits, sample: AuditSample) -> _Estimate | str:
+    """Return the input of an estimate from one audit, or a sentence that explains why the audit is not representative of
+    the run's questions.
     """
     settings, changed = sample.settings, "The run or the questions have changed since the audit was drawn"
     if settings.get("slice") is not None:
@@ -294,7 +285,7 @@ def _drawn_questions(study: Study, top_hits: _TopHits, sample: AuditSample) -> _
     asked = [top_hits.run.questions[row_of[item.question]] for item, _ in items]
     pooled = pools.pools_of(asked, subjects=False)
     known = study.corpus.ordinals({candidate.passage for item, _ in items for candidate in item.candidates})
-    rows, bads, probabilities = [], [], []
+    draws = []
     for item, bad in items:
         row = row_of[item.question]
         pool = {each.ordinal for each in pooled[item.question]}
@@ -305,13 +296,9 @@ def _drawn_questions(study: Study, top_hits: _TopHits, sample: AuditSample) -> _
             return f"The random audit shows {len(shown)} passages of a question, too few for {widest} hits"
         needed = set(top_hits.run.ordinals[row, : top_hits.k][top_hits.needed[row]].tolist())
         if needed <= shown:
-            rows.append(row)
-            bads.append(bad)
-            probabilities.append(
-                (item.inclusion_probability or 0) * probability_all_shown(len(pool), len(shown), len(needed))
-            )
-    elsewhere = _drawn_elsewhere(study, sample.batches)
-    return _DrawnQuestions(np.array(rows, np.int64), np.array(bads, bool), np.array(probabilities), elsewhere)
+            probability = item.inclusion_probability or 0
+            draws.append((row, bad, probability * probability_all_shown(len(pool), len(shown), len(needed))))
+    return _Estimate.from_draws(top_hits, draws, _drawn_elsewhere(study, sample.batches))
 
 
 def _drawn_from(item: Item, shown_rows: set[int], pool: set[int]) -> bool:

@@ -19,9 +19,8 @@ from blindspot.backend.core.manifest import MANIFEST
 from blindspot.backend.core.settings import Settings
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_judge import ABOUT, FeatureJudge, feature_judges
-from blindspot.backend.judges.judge import JUDGES, Judge, judge_kind_of, judges_of
+from blindspot.backend.judges.judge import JUDGES, Judge, StoredJudge, judge_kind_of, judges_of
 from blindspot.backend.judges.lists import Lists
-from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judges.settings import RERANK_DEPTH
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import dense_name
@@ -63,28 +62,6 @@ def rerank(hits: Hits, scores: np.ndarray) -> Hits:
         above = new[:, column - 1] if column else np.zeros(len(rows), np.float32)
         new[:, column] = np.where(np.isnan(new[:, column]), above - 1, new[:, column])
     return Hits(rows, np.where(rows < 0, -np.inf, new).astype(np.float32))
-
-
-class StoredScores:
-    """Adapts the stored scores of a judge for reranking. No new scores are computed."""
-
-    calibrated = False
-
-    def __init__(self, study: Study, name: str):
-        self.study, self.name = study, name
-        self._store = ScoreStore.open(study, name)
-
-    def judge(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
-        """Return the stored scores, (q, k) float64; NaN where padded, and for pairs without a score."""
-        found = np.full(lists.rows.shape, np.nan)
-        stored = self._store.scores_of({question.id for question in lists.questions})
-        for i, question in enumerate(lists.questions):
-            if question.id not in stored:
-                continue
-            places = np.flatnonzero(lists.rows[i] >= 0)
-            passages = self.study.corpus.passages(lists.rows[i, places].tolist())
-            found[i, places] = [stored[question.id].get(passage.id, np.nan) for passage in passages]
-        return found
 
 
 class Rerank:
@@ -139,7 +116,7 @@ class Rerank:
             scores[block] = self._scores(
                 Lists(records, hits.ordinals[block, :depth], hits.scores[block, :depth]), progress
             )
-        if isinstance(self.judge, StoredScores) and len(questions) and np.isnan(scores).all():
+        if isinstance(self.judge, StoredJudge) and len(questions) and np.isnan(scores).all():
             raise Refused(
                 f"judge {self.judge.name!r} has no stored scores of these passages, and is asked nothing here; run "
                 f"'blindspot judge run {self.judge.name} --run RUN' first"
@@ -187,6 +164,11 @@ class RerankKind(RetrieverKind):
     options = RerankOptions
     uses_torch = True
 
+    def _judge_and_base(self, name: str) -> tuple[str, str]:
+        """Split the name of a reranker: rerank:mine@hybrid:minilm is the judge mine over hybrid:minilm; "" for no base."""
+        judge, _, over = name.removeprefix(f"{self.name}:").partition(OVER)
+        return judge, over
+
     def available(self, study: Study) -> list[str]:
         """Return the names of available rerankers: each feature judge with its own retriever, each cross-encoder with
         BM25, and those of which the study has runs.
@@ -198,7 +180,7 @@ class RerankKind(RetrieverKind):
         known = {card.name for card in judges_of(study)}
         for manifest in study.parts("runs").values():
             name = str(manifest.get("retriever"))
-            judge, _, over = name.removeprefix(f"{self.name}:").partition(OVER)
+            judge, over = self._judge_and_base(name)
             if self.made(manifest) and over and judge in known and over in _available_below_reranker(study, over):
                 found.append(name)
         return list(dict.fromkeys(found))
@@ -221,7 +203,7 @@ class RerankKind(RetrieverKind):
             if part is not None and is_shared
             else base_kind.open(study, options_for(base_kind, base_kind.options_of(over)), device, part)
         )
-        judge = kind.open(study, options.judge, device) if kind.scores_any_pair else StoredScores(study, options.judge)
+        judge = kind.open(study, options.judge, device) if kind.scores_any_pair else StoredJudge(study, options.judge)
         return Rerank(study, judge, base, options.depth, over)
 
     def _over_own_lists(
@@ -262,7 +244,7 @@ class RerankKind(RetrieverKind):
         """Return the indexes of the base retriever and, as the last item, the index that provides the judge's semantic
         features, or else the judge's own name, so that the judge gets its own thread.
         """
-        judge, _, over = name.removeprefix(f"{self.name}:").partition(OVER)
+        judge, over = self._judge_and_base(name)
         about = next((each for each in feature_judges(study) if self.owns(name) and each["name"] == judge), None)
         if about is None and not over:
             return ()
@@ -275,7 +257,7 @@ class RerankKind(RetrieverKind):
         return parts if encoder is None else (*(part for part in parts if part != encoder), encoder)
 
     def asks_servers(self, study: Study, name: str) -> bool:
-        judge, _, over = name.removeprefix(f"{self.name}:").partition(OVER)
+        judge, over = self._judge_and_base(name)
         about = next((each for each in feature_judges(study) if each["name"] == judge), None)
         below = over or (BASE if about is None else _retriever_of_judge(study, about))
         kind = kind_of(below)
@@ -285,14 +267,14 @@ class RerankKind(RetrieverKind):
         return (settings.bm25, settings.hybrid, tuple(sorted(settings.encoders.items())))
 
     def options_of(self, name: str) -> dict[str, Any]:
-        judge, _, over = name.removeprefix(f"{self.name}:").partition(OVER)
+        judge, over = self._judge_and_base(name)
         return {"judge": judge} | ({"over": over} if over else {})
 
     def name_of(self, options: RerankOptions) -> str:
         return f"{self.name}:{options.judge}" + (f"{OVER}{options.over}" if options.over else "")
 
     def label(self, name: str) -> str:
-        judge, _, over = name.removeprefix(f"{self.name}:").partition(OVER)
+        judge, over = self._judge_and_base(name)
         kind = kind_of(over) if over else None
         return f"{over if kind is None else kind.label(over)} reranked by {judge}" if over else f"reranked by {judge}"
 

@@ -19,10 +19,7 @@ from blindspot.db.connection import PerThread, write_transaction
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from blindspot.backend.core.study import Study
-    from blindspot.backend.judges.lists import Lists
 
 PairKey = tuple[str, str]
 """(question id, passage id)."""
@@ -169,17 +166,3 @@ def score_digests(study: Study) -> tuple[tuple[str, str], ...]:
         except BlindspotError:
             continue
     return tuple(digests)
-
-
-def stored_probabilities(study: Study, model: str, lists: Lists) -> np.ndarray:
-    """Return the stored probabilities for the hits of some lists, (q, k) float64; NaN where padded or unknown."""
-    import numpy as np
-
-    known = ScoreStore.open(study, model).scores_of(question.id for question in lists.questions)
-    found = np.full(lists.rows.shape, np.nan)
-    for i, question in enumerate(lists.questions):
-        places = np.flatnonzero(lists.rows[i] >= 0)
-        passages = study.corpus.passages(lists.rows[i, places].tolist())
-        for place, passage in zip(places.tolist(), passages, strict=True):
-            found[i, place] = known.get(question.id, {}).get(passage.id, np.nan)
-    return found

@@ -4,8 +4,8 @@ right pairs on that side with its interval over questions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -32,43 +32,33 @@ class Threshold:
     left_out: int = 0
 
 
-def drop_threshold(probabilities: np.ndarray, positive: np.ndarray, questions: np.ndarray, aim: float) -> Threshold:
-    """Find the highest threshold such that the share of positives among the pairs below it is at most `aim`, according
-    to the upper end of its interval.
-
-    A pair at or above the threshold is not used as a negative.
-    """
-    return _threshold(probabilities, positive, questions, lambda low, high: high <= aim, is_drop=True)
-
-
-def add_positive_threshold(
-    probabilities: np.ndarray, positive: np.ndarray, questions: np.ndarray, aim: float
-) -> Threshold:
-    """Find the lowest threshold such that the share of positives among the pairs at or above it is at least `aim`,
-    according to the lower end of its interval.
-    """
-    return _threshold(probabilities, positive, questions, lambda low, high: low >= aim, is_drop=False)
-
-
-def _threshold(
+def find_threshold(
     probabilities: np.ndarray,
     positive: np.ndarray,
     questions: np.ndarray,
-    condition_holds: Callable[[float, float], bool],
-    is_drop: bool,
+    aim: float,
+    side: Literal["below", "above"],
 ) -> Threshold:
-    if not len(probabilities):
-        return Threshold(None, 0, None, None, None)
-    grid = np.unique(np.quantile(probabilities, np.linspace(0, 1, 201)))
+    """Find the threshold that takes most pairs on one side, and whose share of positives there keeps to the aim.
+
+    Args:
+        aim: the share of positives, judged by the end of its interval that is further from it: of the pairs below the
+            threshold (negatives that are kept) at most so much, of those at or above it (positives that are added) at
+            least so much.
+    """
     best = Threshold(None, 0, None, None, None)
+    if not len(probabilities):
+        return best
+    grid = np.unique(np.quantile(probabilities, np.linspace(0, 1, 201)))
     places = np.unique(questions, return_inverse=True)[1]
-    for value in grid if is_drop else grid[::-1]:
-        side = probabilities < value if is_drop else probabilities >= value
-        if not side.any():
+    for value in grid if side == "below" else grid[::-1]:
+        chosen = probabilities < value if side == "below" else probabilities >= value
+        if not chosen.any():
             continue
-        share, low, high = clustered_share(positive[side], places[side])
-        if condition_holds(low, high) and int(side.sum()) >= best.pairs:
-            best = Threshold(float(value), int(side.sum()), share, low, high)
+        share, low, high = clustered_share(positive[chosen], places[chosen])
+        is_met = high <= aim if side == "below" else low >= aim
+        if is_met and int(chosen.sum()) >= best.pairs:
+            best = Threshold(float(value), int(chosen.sum()), share, low, high)
     return best
 
 

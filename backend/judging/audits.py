@@ -10,24 +10,25 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from blindspot.analysis.audit import WIDTH, Rate, rate, rates_by
+from blindspot.analysis.audit import Rate, rate, rates_by
 from blindspot.analysis.buckets import bucket_group, bucket_order
 from blindspot.analysis.relations import relation_order
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_by_id
 from blindspot.backend.judging.priority import RANK_STEPS, rank_group
 from blindspot.backend.judging.quality import labels_in_force
+from blindspot.db.events import SETTLED
+from blindspot.db.judgements import labels_by_pair
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Batch, Candidate, Item, Queue
 
 _SAMPLING_SETTINGS = ("runs", "depth", "splits", "slice", "rule", "frame")  # they define what an audit was drawn from
-SETTLED = ("positive", "related", "negative")
 RANK_GROUPS = tuple(
     f"rank {low}" if low == high else f"ranks {low}-{high}"
     for low, high in zip((1, *(step + 1 for step in RANK_STEPS)), RANK_STEPS, strict=False)
@@ -78,15 +79,12 @@ class BatchProgress:
     strata: dict[str, AuditRates]
 
 
-def audit(study: Study, batch: str | None = None, target: float = WIDTH) -> Audit:
+def audit(study: Study, batch: str | None = None) -> Audit:
     """Estimate the rates from the audit arms of all batches, or of one batch. Raises Missing for an unknown batch.
 
     Audits that were drawn from the same questions and pools form one larger sample. If batches have pools from
     different runs or depths, the rates refer to all these pools together. To see the rates of one batch, name that
     batch.
-
-    Args:
-        target: Width of the confidence interval to aim for.
     """
     labels = Labels(study.labels_path)
     drawn = _audited_items(study, batch)
@@ -97,8 +95,24 @@ def audit(study: Study, batch: str | None = None, target: float = WIDTH) -> Audi
     bad_count, waiting = len(drawn) - len(good), len(good) - len(complete)
     if not complete:
         return Audit(audited, len(drawn), bad_count, waiting, None)
-    overall, by = _rates(study, labels, complete, target)
-    return Audit(audited, len(drawn), bad_count, waiting, overall, by)
+    rows = [(item.question, candidate) for item in complete for candidate in item.candidates]
+    sample = _Sample(study, labels, rows, np.array([_probability(candidate) for _, candidate in rows]))
+    records = {question.id: question for question in study.questions.with_ids({item.question for item in complete})}
+    questions = [records[question] for question, _ in rows]
+    ranks = [None if each.rank is None else RANK_GROUPS[rank_group(each.rank)] for _, each in rows]
+    by = {
+        "relation": sample.rates_by_group([q.relation for q in questions], relation_order),
+        "bucket": sample.rates_by_group([bucket_group(q.bucket, q.frequency) for q in questions], bucket_order),
+        "rank": sample.rates_by_group(ranks, RANK_GROUPS.index),
+    }
+    return Audit(audited, len(drawn), bad_count, waiting, sample.overall_rates(), by)
+
+
+def audited_candidates(study: Study) -> list[tuple[str, Candidate]]:
+    """Return (question id, candidate) of the completely judged questions of all audits, as one sample."""
+    drawn = _audited_items(study, None)
+    complete = _completely_judged(Labels(study.labels_path), drawn)[1] if drawn else []
+    return [(item.question, candidate) for item in complete for candidate in item.candidates]
 
 
 def audited_pairs(study: Study) -> list[tuple[tuple[str, str], float]]:
@@ -106,12 +120,9 @@ def audited_pairs(study: Study) -> list[tuple[tuple[str, str], float]]:
 
     A pair that two audits drew occurs once, with the inclusion probability of the first audit.
     """
-    drawn = _audited_items(study, None)
-    complete = _completely_judged(Labels(study.labels_path), drawn)[1] if drawn else []
     probabilities: dict[tuple[str, str], float] = {}
-    for item in complete:
-        for candidate in item.candidates:
-            probabilities.setdefault((item.question, candidate.passage), _probability(candidate))
+    for question, candidate in audited_candidates(study):
+        probabilities.setdefault((question, candidate.passage), _probability(candidate))
     return list(probabilities.items())
 
 
@@ -122,13 +133,14 @@ class AuditSample:
     Attributes:
         settings: Of the first batch: runs, depth, splits, slice, rule and frame say what was drawn from.
         complete: Completely judged questions. bad: Questions that an annotator called bad.
-        batches: Names of the batches that drew them.
+        batches: Names of the batches that drew them. drawn: Number of questions, those with missing labels included.
     """
 
     settings: dict[str, Any]
     complete: list[Item]
     bad: list[Item]
     batches: tuple[str, ...]
+    drawn: int
 
 
 def audit_samples(study: Study, batch: str | None = None) -> list[AuditSample]:
@@ -145,7 +157,8 @@ def audit_samples(study: Study, batch: str | None = None) -> list[AuditSample]:
         good, complete = _completely_judged(Labels(study.labels_path), rows)
         kept = {(name, item.question) for name, item in good}
         bad = [item for name, item in rows if (name, item.question) not in kept]
-        samples.append(AuditSample(settings[rows[0][0]], complete, bad, tuple(dict.fromkeys(name for name, _ in rows))))
+        batches = tuple(dict.fromkeys(name for name, _ in rows))
+        samples.append(AuditSample(settings[rows[0][0]], complete, bad, batches, len(rows)))
     return samples
 
 
@@ -226,73 +239,39 @@ def _with_probability(item: Item, share: float) -> Item:
     return replace(item, candidates=candidates, inclusion_probability=share)
 
 
-def _rates(
-    study: Study, labels: Labels, items: list[Item], target: float
-) -> tuple[AuditRates, dict[str, dict[str, AuditRates]]]:
-    rows = [(item.question, candidate) for item in items for candidate in item.candidates]
-    probabilities = np.array([candidate.inclusion_probability for _, candidate in rows], np.float64)
-    units = units_by_id(study, [question for question, _ in rows])
-    sample = _Sample(labels, rows, (probabilities, units), target)
-    records = {question.id: question for question in study.questions.with_ids({item.question for item in items})}
-    questions = [records[question] for question, _ in rows]
-    ranks = [candidate.rank for _, candidate in rows]
-    by = {
-        "relation": sample.rates_by_group([q.relation for q in questions], relation_order),
-        "bucket": sample.rates_by_group([bucket_group(q.bucket, q.frequency) for q in questions], bucket_order),
-        "rank": sample.rates_by_group(
-            [None if rank is None else RANK_GROUPS[rank_group(rank)] for rank in ranks], RANK_GROUPS.index
-        ),
-    }
-    return sample.overall_rates(), by
-
-
 class _Sample:
     """Sampled passages with their consensus labels, as arrays."""
 
     def __init__(
-        self,
-        labels: Labels,
-        rows: list[tuple[str, Candidate]],
-        draw_facts: tuple[np.ndarray, np.ndarray],
-        target: float,
+        self, study: Study, labels: Labels, rows: list[tuple[str, Candidate]], probabilities: np.ndarray | None = None
     ):
-        """Store the sampled passages. draw_facts: the inclusion probability and the unit of observation of each row."""
-        probabilities, self._units = draw_facts
-        settled = _consensus_labels(labels, {question for question, _ in rows})
-        label = np.array([settled.get((question, item.passage)) or "" for question, item in rows], dtype=str)
+        """Read the labels of some passages. probabilities: the inclusion probability of each; default the same."""
+        asked = [question for question, _ in rows]
+        settled = labels_by_pair(labels.consensus(set(asked)))
+        label = np.array([settled.get((question, item.passage), "") for question, item in rows], dtype=str)
         self._hits = {"positive": label == "positive", "with_related": (label == "positive") | (label == "related")}
-        self._rest = (np.isin(label, SETTLED), probabilities, np.array([question for question, _ in rows], dtype=str))
-        self._target = target
+        weights = np.ones(len(rows)) if probabilities is None else probabilities
+        self._rest = (np.isin(label, SETTLED), weights, np.array(asked, dtype=str))
+        self._units = units_by_id(study, asked)
 
     def overall_rates(self) -> AuditRates:
-        return AuditRates(
-            **{
-                name: rate(hits, *self._rest, target=self._target, units=self._units)
-                for name, hits in self._hits.items()
-            }
-        )
+        return AuditRates(**{name: rate(hits, *self._rest, units=self._units) for name, hits in self._hits.items()})
 
     def rates_by_group(self, groups: list[str | None], order: Callable[[str], Any]) -> dict[str, AuditRates]:
         """Return the rates by group, sorted by the key function `order`. `groups`: the group of each
         passage, or None.
         """
-        rates = {
-            name: rates_by(groups, hits, *self._rest, self._target, self._units) for name, hits in self._hits.items()
-        }
+        rates = {name: rates_by(groups, hits, *self._rest, units=self._units) for name, hits in self._hits.items()}
         return {
             group: AuditRates(**{name: rates[name][group] for name in rates})
             for group in sorted(rates["positive"], key=order)
         }
 
 
-def _consensus_labels(labels: Labels, questions: Iterable[str]) -> dict[tuple[str, str], str | None]:
-    return {(pair.question, pair.passage): pair.label for pair in labels.consensus(questions)}
-
-
 def _strata(study: Study, labels: Labels, settings: dict[str, Any], items: list[Item]) -> dict[str, AuditRates]:
     if "pairs" not in settings:
         return {}
-    judged = _consensus_labels(labels, {item.question for item in items})
+    judged = labels_by_pair(labels.consensus({item.question for item in items}))
     stratum_of = {(question, passage): stratum for question, passage, stratum in settings.get("strata", ())}
     strata: dict[str, list[tuple[str, Candidate]]] = defaultdict(list)
     for item in items:
@@ -301,9 +280,4 @@ def _strata(study: Study, labels: Labels, settings: dict[str, Any], items: list[
             name = stratum_of.get(pair) or candidate.run or settings.get("origin") or ""
             if name and pair in judged:
                 strata[name].append((item.question, candidate))
-    return {
-        name: _Sample(
-            labels, rows, (np.ones(len(rows)), units_by_id(study, [q for q, _ in rows])), WIDTH
-        ).overall_rates()
-        for name, rows in strata.items()
-    }
+    return {name: _Sample(study, labels, rows).overall_rates() for name, rows in strata.items()}

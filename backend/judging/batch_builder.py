@@ -258,19 +258,16 @@ class BatchBuilder:
     def _settled_evidence(self) -> list[tuple[Evidence, int | None, str]]:
         """Return (evidence, rank, label) for the settled candidates of all batches."""
         outcomes = self.queue.settled_candidates()
-        held = self._ordinals({outcome.passage for outcome in outcomes if outcome.answer})
-        asked = {outcome.question for outcome in outcomes if outcome.passage in held}
+        with_answer = [outcome for outcome in outcomes if outcome.answer]
+        passages = self.study.corpus.by_id(outcome.passage for outcome in with_answer) if with_answer else {}
+        asked = {outcome.question for outcome in with_answer if outcome.passage in passages}
         questions = {question.id: question for question in self.study.questions.with_ids(asked)}
-        passages = {passage.id: passage for passage in self.study.corpus.passages(held.values())}
 
-        def subject(label_outcome: SettledCandidate) -> bool | None:
-            if (
-                not label_outcome.answer
-                or label_outcome.passage not in passages
-                or not questions[label_outcome.question].subject
-            ):
+        def subject(outcome: SettledCandidate) -> bool | None:
+            passage = passages.get(outcome.passage) if outcome.answer else None
+            if passage is None or not questions[outcome.question].subject:
                 return None
-            return mentions_subject(passages[label_outcome.passage], questions[label_outcome.question])
+            return mentions_subject(passage, questions[outcome.question])
 
         return [((outcome.answer, subject(outcome)), outcome.rank, outcome.label) for outcome in outcomes]
 

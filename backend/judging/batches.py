@@ -190,13 +190,13 @@ def pair_items(
     for question, passage in pairs:
         passages_of[question][passage] = None
     study.questions.with_ids(passages_of)
-    ordinals = study.corpus.ordinals({passage for _, passage in pairs})
-    if absent := next((passage for _, passage in pairs if passage not in ordinals), None):
+    passages = study.corpus.by_id(passage for _, passage in pairs)
+    if absent := next((passage for _, passage in pairs if passage not in passages), None):
         raise Missing(f"there is no passage {absent!r} in this study")
     drawn = probabilities or {}
     items = []
     for question, ids in passages_of.items():
-        texts = [passage.text for passage in study.corpus.passages([ordinals[id] for id in ids])]
+        texts = [passages[id].text for id in ids]
         chosen = [
             Candidate(id, group, inclusion_probability=drawn.get((question, id)))
             for id, group in zip(ids, near_duplicates(texts), strict=True)

@@ -114,10 +114,7 @@ class Cards:
 
     def _make_card(self, batch: str | None, question: Question, candidates: Sequence[Candidate]) -> Card:
         asked = {candidate.passage for candidate in candidates}
-        ids = [*asked, *question.gold]
-        ordinals = self._study.corpus.ordinals(ids)
-        known = [id for id in ids if id in ordinals]
-        passages = dict(zip(known, self._study.corpus.passages([ordinals[id] for id in known]), strict=True))
+        passages = self._study.corpus.by_id([*asked, *question.gold])
         return {
             "key": card_key(batch, question.id),
             "batch": batch,

@@ -14,6 +14,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import Units, units_of
 from blindspot.backend.evaluation.relevance import Kind, relevant
 from blindspot.backend.text.answers import DEFAULT_RULE
+from blindspot.db.events import SETTLED
 from blindspot.db.labels import Labels
 from blindspot.db.records import Question
 
@@ -76,11 +77,7 @@ def label_matrix(study: Study, store: Labels, questions: Sequence[Question], ord
     """Return the settled label of each hit as (q, k) int8 codes of `blindspot.analysis.judged`. Pairs labelled unsure
     and disputed pairs count as unlabelled.
     """
-    settled = [
-        pair
-        for pair in store.consensus(question.id for question in questions)
-        if pair.label in ("positive", "related", "negative")
-    ]
+    settled = [pair for pair in store.consensus(question.id for question in questions) if pair.label in SETTLED]
     known = study.corpus.ordinals({pair.passage for pair in settled}) if settled else {}
     rows = {question.id: row for row, question in enumerate(questions)}
     codes = np.full(ordinals.shape, NONE, np.int8)

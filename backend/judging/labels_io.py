@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from blindspot.backend.core.manifest import write_json
 from blindspot.backend.core.study import Study
@@ -24,7 +25,7 @@ from blindspot.backend.data.importing.tools import readable_write_errors
 from blindspot.backend.progress import Progress
 from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.errors import BadInput, Missing, Refused
-from blindspot.db.events import MACHINE, EventRow, Label
+from blindspot.db.events import COLUMNS, MACHINE, EventRow, Label
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
 
@@ -196,33 +197,22 @@ def _qrels_lines(path: Path, annotator: str, by_person: bool) -> Iterator[EventL
             continue
         label: Label = "positive" if row.grade > 0 else "negative"
         gesture = f"{'person-' if by_person else ''}qrels-{digest}-{row.line}"
-        yield EventLine(
-            row.line,
-            EventRow(
-                number,
-                gesture,
-                0,
-                "label",
-                row.question_id,
-                row.passage_id,
-                annotator,
-                label,
-                None,
-                None,
-                None,
-                0,
-                0,
-                None,
-                None,
-                None,
-                None,
-                None,
-                None,
-                QRELS_OF_A_PERSON if by_person else MACHINE,
-                None,
-                0.0,
-            ),
-        )
+        values: dict[str, Any] = {
+            **dict.fromkeys(COLUMNS),
+            "number": number,
+            "gesture": gesture,
+            "part": 0,
+            "kind": "label",
+            "question": row.question_id,
+            "passage": row.passage_id,
+            "annotator": annotator,
+            "label": label,
+            "practice": 0,
+            "blind": 0,
+            "guideline_version": QRELS_OF_A_PERSON if by_person else MACHINE,
+            "server_time": 0.0,
+        }
+        yield EventLine(row.line, EventRow(**values))
 
 
 def _blocks(lines: Iterator[EventLine | EventProblem]) -> Iterator[list[EventLine | EventProblem]]:

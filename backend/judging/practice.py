@@ -12,11 +12,11 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.judging.batches import BatchSummary, batch_of_pairs
 from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.errors import BadInput, Refused
+from blindspot.db.events import SETTLED
 from blindspot.db.judgements import Consensus
 from blindspot.db.labels import Labels
 
 SIZE = 20
-_SETTLED = ("positive", "related", "negative")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def _settled_questions(labels: Labels) -> dict[str, list[Consensus]]:
         pairs[pair.question].append(pair)
     bad = labels.bad_questions()
     return {
-        id: judged for id, judged in pairs.items() if id not in bad and all(pair.label in _SETTLED for pair in judged)
+        id: judged for id, judged in pairs.items() if id not in bad and all(pair.label in SETTLED for pair in judged)
     }
 
 

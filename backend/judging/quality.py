@@ -169,10 +169,8 @@ def disputes(study: Study, labels: Labels) -> tuple[Dispute, ...]:
             DisputedPassage(passage, titles.get(passage, passage), _votes(votes[question, passage]))
             for passage in passages
         ]
-        result.append(Dispute(question, texts[question], tuple(sorted(disputed, key=_bad_question_reports))))
-    return tuple(
-        sorted(result, key=lambda dispute: (_bad_question_reports(dispute.passages[0]), -len(dispute.passages)))
-    )
+        result.append(Dispute(question, texts[question], tuple(sorted(disputed, key=_severity))))
+    return tuple(sorted(result, key=lambda dispute: (_severity(dispute.passages[0]), -len(dispute.passages))))
 
 
 def repeated_judgements(label_events: Sequence[EventRow]) -> list[tuple[str, str, bool]]:
@@ -234,7 +232,8 @@ def _votes(votes: dict[str, list[str]]) -> dict[str, tuple[str, ...]]:
     return {label: tuple(sorted(votes[label])) for label in LABELS if label in votes}
 
 
-def _bad_question_reports(passage: DisputedPassage) -> int:
+def _severity(passage: DisputedPassage) -> int:
+    """Return how bad a dispute is: 0 for positive against negative, the worst, to 3 for unsure alone."""
     voters = set(passage.votes)
     if passage.only_unsure:
         return 3
@@ -244,8 +243,7 @@ def _bad_question_reports(passage: DisputedPassage) -> int:
 def _titles(study: Study, passages: set[str]) -> dict[str, str]:
     if not passages or not study.has_corpus:
         return {}
-    ordinals = study.corpus.ordinals(passages)
-    return {passage.id: passage.title for passage in study.corpus.passages(list(ordinals.values()))}
+    return {id: passage.title for id, passage in study.corpus.by_id(passages).items()}
 
 
 def _bad_questions(study: Study, labels: Labels) -> tuple[tuple[str, str, int], ...]:

@@ -121,5 +121,4 @@ def count_fast_labels(events: Iterable[EventRow], word_counts: Mapping[str, int]
 def _word_counts(study: Study, passages: set[str]) -> dict[str, int]:
     if not passages or not study.has_corpus:
         return {}
-    ordinals = study.corpus.ordinals(sorted(passages))
-    return {passage.id: len(passage.text.split()) for passage in study.corpus.passages(list(ordinals.values()))}
+    return {id: len(passage.text.split()) for id, passage in study.corpus.by_id(passages).items()}

@@ -33,13 +33,11 @@ class Pairs:
         return len({question for question, _ in self.pairs})
 
 
-def pairs_to_judge(
-    map: Map, point_facts: PointFacts, run: Run, selected_points: Iterable[str], k: int, maximum: int = CANDIDATES
-) -> Pairs:
+def pairs_to_judge(map: Map, point_facts: PointFacts, run: Run, selected_points: Iterable[str], k: int) -> Pairs:
     """Return the unlabelled pairs of a selection.
 
     A selected passage is paired with each question of the map whose top k in `run` contain it. A selected question is
-    paired with every passage in its top k. Gold and judged pairs are left out. Of each question, the `maximum` pairs
+    paired with every passage in its top k. Gold and judged pairs are left out. Of each question, the CANDIDATES pairs
     with the best ranks are returned.
     """
     selected_points = set(selected_points)
@@ -55,8 +53,8 @@ def pairs_to_judge(
             if hit >= 0 and (whole or hit in selected) and (question.id, hit) not in point_facts.judged
         ]
         matched.update(selected.intersection(candidates))
-        more += len(candidates[maximum:])
-        pairs += [(question.id, candidate) for candidate in candidates[:maximum]]
+        more += len(candidates[CANDIDATES:])
+        pairs += [(question.id, candidate) for candidate in candidates[:CANDIDATES]]
     needed = sorted({ordinal for _, ordinal in pairs})
     names = dict(zip(needed, map.study.corpus.passages(needed), strict=True))
     return Pairs([(question, names[ordinal].id) for question, ordinal in pairs], len(selected - matched), more)
@@ -89,7 +87,6 @@ def send_to_judging(
     selected_points: Iterable[str],
     k: int,
     name: str,
-    people_needed: int = 1,
     actor: str | None = None,
 ):
     """Queue a selection's unlabelled pairs as a batch, and return the `blindspot.backend.judging.batches.BatchSummary`
@@ -106,4 +103,4 @@ def send_to_judging(
             "question of this map"
         )
     origin = f"map {map.name}, top {k} of {run.name}"
-    return batch_of_pairs(map.study, name, pairs.pairs, people_needed=people_needed, origin=origin, actor=actor)
+    return batch_of_pairs(map.study, name, pairs.pairs, origin=origin, actor=actor)

@@ -85,28 +85,21 @@ class RunExamples:
         rows: list[int] = []
         left_out: Counter[str] = Counter()
         for row, question in enumerate(questions):
-            reason = (
-                MAY_NOT_TRAIN
-                if question.id not in may
-                else NO_ANSWERS
-                if not question.answers
-                else None
-                if (roles[row] == POSITIVE).any()
-                else NOTHING_THERE.format(depth=depth)
-            )
-            if reason is None:
-                rows.append(row)
+            if question.id not in may:
+                left_out[MAY_NOT_TRAIN] += 1
+            elif not question.answers:
+                left_out[NO_ANSWERS] += 1
+            elif not (roles[row] == POSITIVE).any():
+                left_out[NOTHING_THERE.format(depth=depth)] += 1
             else:
-                left_out[reason] += 1
+                rows.append(row)
         self.left_out = dict(left_out)
         if not rows:
-            why = (
-                "; ".join(f"{count:,}: {reason}" for reason, count in left_out.most_common())
-                or "the run has no questions"
-            )
+            why = "; ".join(f"{count:,}: {reason}" for reason, count in left_out.most_common())
             raise Refused(
-                f"no question of run {run.name!r} has a positive passage to train a reader on ({why}); give a run "
-                "over training questions, as 'blindspot retrieve --split train' makes it"
+                f"no question of run {run.name!r} has a positive passage to train a reader on "
+                f"({why or 'the run has no questions'}); give a run over training questions, as 'blindspot retrieve "
+                "--split train' makes it"
             )
         self._questions = [questions[row] for row in rows]
         self._ordinals, self._roles = ordinals[rows], roles[rows]

@@ -71,10 +71,8 @@ class ReaderInputs:
             return_token_type_ids=False,
             verbose=False,
         )
-        begin, sep = (
-            [self.tokenizer.cls_token_id, *question_ids, self.tokenizer.sep_token_id],
-            self.tokenizer.sep_token_id,
-        )
+        sep = self.tokenizer.sep_token_id
+        begin = [self.tokenizer.cls_token_id, *question_ids, sep]
         result = []
         for title, ids, offsets in zip(titles, texts["input_ids"], texts["offset_mapping"], strict=True):
             head = [*begin, *title[: self.limit // 6], sep]

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from blindspot.backend.core.study import Study
-from blindspot.backend.reader.best_span import ANSWER_TOKENS, best_spans
+from blindspot.backend.reader.best_span import best_spans
 from blindspot.backend.reader.inputs import EncodedPassage
 from blindspot.backend.reader.model import ReaderModel, load_reader, reader_folder, reader_logits
 from blindspot.db.errors import Refused
@@ -69,7 +69,6 @@ class Reader:
     Args:
         batch: passages in a batch; None for the device's default.
         precision: "auto" is bfloat16 on a GPU that supports it.
-        longest: maximum tokens of an answer.
     """
 
     def __init__(
@@ -78,7 +77,6 @@ class Reader:
         device: str | None = None,
         batch: int | None = None,
         precision: Precision = "auto",
-        longest: int = ANSWER_TOKENS,
     ):
         """Move the reader to a device. Raises Refused for a missing device, or an unknown precision."""
         from blindspot.backend.training.checkpoints import training_device, uses_bfloat16
@@ -87,7 +85,7 @@ class Reader:
             raise Refused(f"precision must be one of {', '.join(get_args(Precision))}, not {precision!r}")
         self.device = training_device(device)
         self.network, self.inputs, self.hash = model.network.eval().to(self.device), model.inputs, model.hash
-        self.batch, self.longest = batch or (GPU_BATCH if self.device == "cuda" else CPU_BATCH), longest
+        self.batch = batch or (GPU_BATCH if self.device == "cuda" else CPU_BATCH)
         # On a CPU reading stays in 32 bits unless asked: its spans and scores are compared with other programs'.
         self.half = uses_bfloat16("float32" if precision == "auto" and self.device == "cpu" else precision, self.device)
 
@@ -129,7 +127,7 @@ class Reader:
         with torch.inference_mode():
             start, end, relevance = reader_logits(self.network, ids, real, self.half)
             readable = real & (torch.arange(ids.shape[1], device=self.device) >= firsts[:, None])
-            low, high, scores = best_spans(start, end, readable, self.longest)
+            low, high, scores = best_spans(start, end, readable)
             norms = sum(logits.masked_fill(~real, float("-inf")).logsumexp(dim=1) for logits in (start, end))
             pairs = torch.stack([low, high], dim=1)
 

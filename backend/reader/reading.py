@@ -12,7 +12,6 @@ import json
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from blindspot.backend.core.runs import Run
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
+from blindspot.backend.reader.best_span import ANSWER_TOKENS
 from blindspot.backend.reader.examples import run_hash
 from blindspot.backend.reader.reader import PassageReadings, Reader, select_answer
 from blindspot.backend.reader.settings import ReadingSettings
@@ -57,6 +57,9 @@ class Reading:
     def __init__(self, run: Run, folder: Path, manifest: dict):
         self.run, self.folder, self.manifest = run, folder, manifest
         self.name, self.reader = f"{run.name} read by {manifest['reader']}", manifest["reader"]
+        self.relevance, self.spans, self.scores, self.probabilities = (
+            open_array(folder / f"{name}.npy", "delete its folder and read the run again") for name in ARRAYS
+        )
 
     @classmethod
     def open(cls, study: Study, run: str | Run, reader: str) -> Reading:
@@ -85,22 +88,6 @@ class Reading:
     def ks(self) -> list[int]:
         """Return the values of k for which predictions.jsonl has answers."""
         return self.manifest["ks"]
-
-    @cached_property
-    def relevance(self) -> np.ndarray:
-        return self._array("relevance")
-
-    @cached_property
-    def spans(self) -> np.ndarray:
-        return self._array("spans")
-
-    @cached_property
-    def scores(self) -> np.ndarray:
-        return self._array("scores")
-
-    @cached_property
-    def probabilities(self) -> np.ndarray:
-        return self._array("probabilities")
 
     def selected(self, k: int) -> np.ndarray:
         """Return the column of the passage that gives the predicted answer at k, (q,) int64; -1 if no
@@ -131,10 +118,6 @@ class Reading:
             k: [predictions.get((row, int(column))) for row, column in zip(rows, chosen, strict=True)]
             for k, chosen in columns.items()
         }
-
-    def _array(self, name: str) -> np.ndarray:
-        path = self.folder / f"{name}.npy"
-        return open_array(path, "delete its folder and read the run again")
 
 
 def readings_of(run: Run) -> dict[str, dict]:
@@ -168,7 +151,7 @@ def read(study: Study, run: str, reader: str, settings: ReadingSettings, progres
         "reader": called,
         "reader_hash": loaded.hash,
         "tokens": loaded.inputs.limit,
-        "answer_tokens": loaded.longest,
+        "answer_tokens": ANSWER_TOKENS,
         "precision": "bfloat16" if loaded.half else "float32",
         "version": VERSION,
     }
@@ -241,10 +224,8 @@ def _read_shard(
             progress(row, len(run.hits), f"reading {run.name}")
         ordinals = np.asarray(run.hits.ordinals[row, :depth])
         present = np.flatnonzero(ordinals >= 0)
-        readings, whole = (
-            reader.read(question.text, study.corpus.passages(ordinals[present].tolist())),
-            PassageReadings.empty(depth),
-        )
+        readings = reader.read(question.text, study.corpus.passages(ordinals[present].tolist()))
+        whole = PassageReadings.empty(depth)
         for name in ARRAYS:
             getattr(whole, name)[present] = getattr(readings, name)
         found.append(whole)
@@ -274,16 +255,9 @@ class _ReadingShards:
         partial.replace(self._path(first_question))
 
     def join(self, target: Path, questions: int) -> None:
+        paths = [self._path(begin) for begin in range(0, questions, QUESTIONS_PER_SHARD)]
         for name in ARRAYS:
-            np.save(
-                target / f"{name}.npy",
-                np.concatenate(
-                    [
-                        np.load(self._path(begin), allow_pickle=False)[name]
-                        for begin in range(0, questions, QUESTIONS_PER_SHARD)
-                    ]
-                ),
-            )
+            np.save(target / f"{name}.npy", np.concatenate([np.load(path, allow_pickle=False)[name] for path in paths]))
 
     def _path(self, first_question: int) -> Path:
         return self.folder / f"part-{first_question:08d}.npz"

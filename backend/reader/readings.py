@@ -207,32 +207,18 @@ def compare_readings(
     Args:
         k: a cut-off at which both readings are measured. kept_ids: ids of the questions to use; None for all.
     """
-    rows = [
-        row
-        for row, question in enumerate(reading_a.questions)
-        if question.id in reading_b.row_of and (kept_ids is None or question.id in kept_ids)
-    ]
-    left, right = (
-        np.array(rows, dtype=np.int64),
-        np.array([reading_b.row_of[reading_a.questions[row].id] for row in rows], dtype=np.int64),
-    )
+    both = [id for id in reading_a.row_of if id in reading_b.row_of and (kept_ids is None or id in kept_ids)]
+    if not both:
+        return {}
+    left, right = (np.array([each.row_of[id] for id in both], dtype=np.int64) for each in (reading_a, reading_b))
     exact_a, exact_b, units = reading_a.exact[k][left], reading_b.exact[k][right], reading_a.units.codes[left]
     if grouping is None:
-        members = {"all": np.arange(len(rows))} if rows else {}
+        members = {"all": np.arange(len(both))}
+        differences = {"all": compare(exact_a, exact_b, units=units, seed=SEED)}
     else:
-        place = {row: at for at, row in enumerate(rows)}
-        by_run = {
-            name: [place[row] for row in group.tolist() if row in place]
-            for name, group in reading_a.groups(grouping).items()
-        }
-        members = {name: np.array(group, dtype=np.int64) for name, group in by_run.items() if group}
-    differences = (
-        compare_groups(exact_a, exact_b, members, units, seed=SEED)
-        if grouping
-        else {"all": compare(exact_a, exact_b, units=units, seed=SEED)}
-        if rows
-        else {}
-    )
+        in_group = {name: np.flatnonzero(np.isin(left, group)) for name, group in reading_a.groups(grouping).items()}
+        members = {name: rows for name, rows in in_group.items() if len(rows)}
+        differences = compare_groups(exact_a, exact_b, members, units, seed=SEED)
     return {
         name: ReadingComparison(
             len(group),

@@ -8,7 +8,6 @@ questions.
 
 from __future__ import annotations
 
-import shutil
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,20 +16,18 @@ from typing import Any
 from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import atomic_folder
 from blindspot.backend.core.study import Study
+from blindspot.backend.judges.judge import new_model_folder
 from blindspot.backend.progress import Progress
 from blindspot.backend.reader.examples import ReaderExample, ReaderExamples, RunExamples, run_hash
 from blindspot.backend.reader.model import KIND, ReaderModel, start_folder, start_reader
 from blindspot.backend.reader.settings import ReaderSettings
 from blindspot.backend.training.checkpoints import (
     TrainingFolders,
-    best_checkpoint,
-    copy_model,
     load_checkpoint,
     lock_model,
-    new_model_folder,
     readable_training_errors,
+    saved_model,
     set_schedule,
     training_arguments,
     training_device,
@@ -174,9 +171,6 @@ def _save_best(working_folder: Path, target: Path, reader: TrainedReader, descri
     """Write the best checkpoint to `target` (the last one if none was evaluated), and delete the working folder."""
     from blindspot.backend.reader.trainer import FIGURE
 
-    checkpoint = best_checkpoint(working_folder, FIGURE)
-    with atomic_folder(target) as building:
-        copy_model(checkpoint.folder, building)
+    with saved_model(working_folder, target, FIGURE) as (checkpoint, building):
         write_training_json(building, description | checkpoint.facts(FIGURE) | {"model_hash": weights_hash(building)})
-    shutil.rmtree(working_folder)
     return replace(reader, steps=checkpoint.last_step, best_step=checkpoint.step, exact_match=checkpoint.value)

@@ -35,13 +35,7 @@ from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.report import Report
 from blindspot.backend.progress import Progress
-from blindspot.backend.recipes.settings import (
-    JUDGED_POLICY,
-    RecipeSettings,
-    check_recipe_name,
-    model_of,
-    weights_of,
-)
+from blindspot.backend.recipes.settings import JUDGED_POLICY, RecipeSettings, check_recipe_name, model_of, weights_of
 from blindspot.backend.retrieval.bm25 import is_indexed
 from blindspot.backend.training.distributed import is_main_process
 from blindspot.db.errors import Refused
@@ -403,14 +397,7 @@ class Recipe:
 
             k = min(DEV_DEPTH if noun == "dev run" else self.settings.ranks, len(self.study.corpus))
             retrieve(
-                self.study,
-                "dense",
-                k=k,
-                split=split,
-                name=name,
-                encoder=encoder,
-                device=self.device,
-                progress=progress,
+                self.study, "dense", k=k, split=split, name=name, encoder=encoder, device=self.device, progress=progress
             )
 
         return Stage(step, noun, "run", name, search, skip_reason=skip_reason)

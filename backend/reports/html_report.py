@@ -18,7 +18,7 @@ from blindspot.backend.core.result_table import ResultTable
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation import report_plots
 from blindspot.backend.evaluation.comparison import Comparison, measure_all
-from blindspot.backend.evaluation.comparison_report import compare_runs
+from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_with
 from blindspot.backend.evaluation.findings import findings
 from blindspot.backend.evaluation.miss_report import cause_tables, sentences_without_misses
 from blindspot.backend.evaluation.miss_table import miss_table
@@ -224,11 +224,15 @@ def _accuracy_section(study: Study, members: Sequence[str], relevance: Kind, rul
 
 def _comparison_section(study: Study, run_a: str, run_b: str, relevance: Kind, rule: str) -> Iterator[str]:
     yield f"<h3>{escape(run_a)} and {escape(run_b)}</h3>"
-    by_relation = compare_runs(study, run_a, run_b, None, "relation", relevance, rule)
+    by_relation = compare_with(study, run_a, run_b, ComparisonOptions(by="relation", relevance=relevance, rule=rule))
     yield f"<p><strong>{escape(by_relation.conclusion)}</strong> {escape(by_relation.reservation)}</p>"
     yield from (each.as_html() for each in by_relation.tables())
-    by_bucket = compare_runs(study, run_a, run_b, None, "bucket", relevance, rule)
+    by_bucket = compare_with(study, run_a, run_b, ComparisonOptions(by="bucket", relevance=relevance, rule=rule))
     yield by_bucket.tables()[1].as_html()
     if saved_slices(study):
-        yield compare_runs(study, run_a, run_b, None, "slice", relevance, rule).tables()[1].as_html()
+        yield (
+            compare_with(study, run_a, run_b, ComparisonOptions(by="slice", relevance=relevance, rule=rule))
+            .tables()[1]
+            .as_html()
+        )
     yield remark(" ".join([*by_bucket.notes, by_relation.method]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,20 +26,13 @@ class AddedEncoder:
     notes: tuple[str, ...] = ()
 
 
-Ask = Callable[[str, str], str]
-"""A function from the kind of text that gets the prompt ("question" or "passage") and the proposed prompt to the prompt
-that the person chose.
-"""
-
-
-def add_loaded_encoder(study: Study, name: str, values: Mapping[str, Any], ask_user: Ask | None = None) -> AddedEncoder:
+def add_loaded_encoder(study: Study, name: str, values: Mapping[str, Any]) -> AddedEncoder:
     """Load an encoder on the CPU, and add it to study.toml with the kind determined from its folder.
 
     A dense encoder gets the prompts stored with its model, unless `values` contain others.
 
     Args:
         values: of `EncoderSettings`, as the user gave them.
-        ask_user: asks a person for the prompts of a model that stores none.
 
     Raises Missing for a model that cannot be loaded, and Refused for a model of an unsupported kind or a name that is
     taken.
@@ -47,7 +40,7 @@ def add_loaded_encoder(study: Study, name: str, values: Mapping[str, Any], ask_u
     settings = build_settings(EncoderSettings, dict(values))
     kind = settings.kind if settings.kind != "auto" else _kind_of(settings.model)
     if kind == "dense":
-        chosen, added = _with_prompts({**values, "kind": kind}, ask_user)
+        chosen, added = _with_prompts({**values, "kind": kind})
         add_encoder(study.settings_path, name, {key: value for key, value in chosen.items() if key != "kind"})
         return added
     if given := [key for key in VECTOR_SETTINGS if values.get(key) is not None]:
@@ -58,19 +51,15 @@ def add_loaded_encoder(study: Study, name: str, values: Mapping[str, Any], ask_u
     return added
 
 
-def _with_prompts(values: dict[str, Any], ask_user: Ask | None) -> tuple[dict[str, Any], AddedEncoder]:
+def _with_prompts(values: dict[str, Any]) -> tuple[dict[str, Any], AddedEncoder]:
     """Load a dense encoder; return its settings with its prompts, and a description of the model."""
     from blindspot.backend.retrieval.encoder import load_encoder
-    from blindspot.backend.retrieval.prompts import Prompts, family_of, stored_prompts
+    from blindspot.backend.retrieval.prompts import family_of, stored_prompts
 
     loaded = load_encoder(build_settings(EncoderSettings, values), "cpu")
     model, prompts = values.get("model"), stored_prompts(loaded.model)
     family = None if model is None else family_of(str(model))
     notes: tuple[str, ...] = ()
-    is_given = values.get("question_prompt") is not None or values.get("passage_prompt") is not None
-    if ask_user is not None and model is not None and not prompts and not is_given:
-        question = ask_user("question", family.question if family else "")
-        prompts = Prompts(question, ask_user("passage", family.passage if family else ""))
     if prompts:
         values = {**values, "question_prompt": prompts.question, "passage_prompt": prompts.passage}
         notes = (f"Prompts: {prompts.question!r} before questions, {prompts.passage!r} before passages.",)

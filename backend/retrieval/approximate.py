@@ -2,8 +2,8 @@
 memory-mapped for searching.
 
 Building an index of n vectors with d dimensions needs memory for one block of vectors and for the index itself. The
-index needs n (2 d + 8.4 M) bytes for hnsw, which stores vectors in float16; n (code bytes + 8) bytes for ivfpq, plus
-its training sample; and n x 4 d bytes for flat. `build` measures the recall of each index against exact search on the
+index needs n (2 d + 8.4 M) bytes for hnsw, which stores vectors in float16, and n (code bytes + 8) bytes for ivfpq, plus
+its training sample. `build` measures the recall of each index against exact search on the
 study's own questions, and records it in the manifest.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +21,7 @@ import numpy as np
 
 from blindspot.backend.core.declared import build_settings as build_options
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import write_json
+from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import Dense
@@ -54,15 +54,13 @@ def build(
     """Build a FAISS index over the vectors of the encoder `name`, measure its recall, and return its manifest.
 
     Args:
-        kind: "flat", "hnsw" or "ivfpq".
+        kind: "hnsw" or "ivfpq".
         options: fields of `FaissOptions`.
-        device: "cuda" trains and fills flat and ivfpq indexes on the GPU (needs faiss-gpu). The file is the same.
+        device: "cuda" trains and fills ivfpq indexes on the GPU (needs faiss-gpu). The file is the same.
 
     Raises Refused for settings that do not fit the vectors, or if another process is building the index.
     """
     import faiss
-
-    from blindspot.backend.retrieval.dense import Dense
 
     if kind not in KINDS:
         raise Refused(f"the kind of a FAISS index must be one of {', '.join(KINDS)}, not {kind!r}")
@@ -70,12 +68,11 @@ def build(
     dense, folder = Dense(study, name, device), study.path("indexes", name)
     with study.lock_part(f"indexes/{name}-{kind}"):
         if kind == "ivfpq":
-            index = train_ivfpq(dense, chosen, study.settings.seed, progress)
+            index = _to_gpu(train_ivfpq(dense, chosen, study.settings.seed, progress), device)
         else:
-            index = _empty_flat_index(dense) if kind == "flat" else _empty_hnsw_index(dense, chosen)
-            _reserve_memory(index, len(dense.vectors))
-        index = _to_gpu(index, device)
-        for start, block in _vector_blocks(dense.vectors):
+            index = _empty_hnsw_index(dense, chosen)
+        for start in range(0, len(dense.vectors), ROWS_PER_BLOCK):
+            block = np.asarray(dense.vectors[start : start + ROWS_PER_BLOCK], np.float32)
             index.add(block)
             if progress is not None:
                 progress(start + len(block), len(dense.vectors), f"building the {kind} index")
@@ -106,18 +103,21 @@ def _faiss_metric(dense: Dense) -> Any:
     return faiss.METRIC_L2 if dense.manifest["similarity"] == "l2" else faiss.METRIC_INNER_PRODUCT
 
 
-def _empty_flat_index(dense: Dense) -> Any:
-    import faiss
-
-    return faiss.IndexFlat(dense.vectors.shape[1], _faiss_metric(dense))
-
-
 def _empty_hnsw_index(dense: Dense, options: FaissOptions) -> Any:
+    """Return an empty index with the memory for all vectors and links allocated at once. An index that grows step by
+    step would need twice the memory while it is copied.
+    """
     import faiss
 
     precision: Any = faiss.ScalarQuantizer.QT_fp16  # an integer; FAISS's stubs lack the type
     hnsw: Any = faiss.IndexHNSWSQ(dense.vectors.shape[1], precision, options.links, _faiss_metric(dense))
     hnsw.hnsw.efConstruction = options.build_effort
+    storage: Any = faiss.downcast_index(hnsw.storage)
+    storage.codes.resize(len(dense.vectors) * storage.code_size)
+    storage.codes.resize(0)
+    links_per_vector = hnsw.hnsw.nb_neighbors(0) + hnsw.hnsw.nb_neighbors(1) // 16
+    hnsw.hnsw.neighbors.resize(len(dense.vectors) * links_per_vector)
+    hnsw.hnsw.neighbors.resize(0)
     return hnsw
 
 
@@ -178,37 +178,11 @@ def _train_index(index: Any, dense: Dense, seed: int, progress: Progress | None)
                     )
 
 
-def _reserve_memory(index: Any, count: int) -> None:
-    """Allocate the memory for all vectors and links at once. An index that grows step by step would need twice the
-    memory while it is copied.
-    """
-    import faiss
-
-    storage: Any = faiss.downcast_index(index.storage) if isinstance(index, faiss.IndexHNSW) else index
-    storage.codes.resize(count * storage.code_size)
-    storage.codes.resize(0)
-    if storage is not index:
-        index.hnsw.neighbors.resize(count * (index.hnsw.nb_neighbors(0) + index.hnsw.nb_neighbors(1) // 16))
-        index.hnsw.neighbors.resize(0)
-
-
-def _vector_blocks(vectors: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    for start in range(0, len(vectors), ROWS_PER_BLOCK):
-        yield start, np.asarray(vectors[start : start + ROWS_PER_BLOCK], np.float32)
-
-
 def _to_gpu(index: Any, device: str | None) -> Any:
-    """Move the index to the GPU if that is possible. An HNSW index stays on the CPU, and so does any index if the
-    package faiss-gpu is not installed.
-    """
+    """Move the index to the GPU if one is asked for and the package faiss-gpu is installed."""
     import faiss
 
-    if (
-        device is None
-        or not device.startswith("cuda")
-        or isinstance(index, faiss.IndexHNSW)
-        or not hasattr(faiss, "StandardGpuResources")
-    ):
+    if device is None or not device.startswith("cuda") or not hasattr(faiss, "StandardGpuResources"):
         return index
     return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), int(device.partition(":")[2] or 0), index)
 
@@ -235,24 +209,9 @@ def measure_recall(
         vectors, queries = np.asarray(dense.vectors[np.sort(chosen)], np.float32), "vectors of passages"
     at = [k for k in RECALL_AT if k <= len(dense.vectors)] or [len(dense.vectors)]
     exact, lists = dense.search_vectors(vectors, at[-1]), search(vectors, at[-1])
-    return {
-        "n": len(vectors),
-        "of": queries,
-        **{
-            str(k): round(
-                float(
-                    np.mean(
-                        [
-                            len(np.intersect1d(a[:k], b[:k])) / k
-                            for a, b in zip(exact.ordinals, lists.ordinals, strict=True)
-                        ]
-                    )
-                ),
-                4,
-            )
-            for k in at
-        },
-    }
+    pairs = list(zip(exact.ordinals, lists.ordinals, strict=True))
+    recalls = {k: np.mean([len(np.intersect1d(a[:k], b[:k])) / k for a, b in pairs]) for k in at}
+    return {"n": len(vectors), "of": queries, **{str(k): round(float(recall), 4) for k, recall in recalls.items()}}
 
 
 class ApproximateIndex:
@@ -278,7 +237,7 @@ class ApproximateIndex:
         options = FaissOptions(**manifest["options"])
         if manifest["kind"] == "hnsw":
             self._index.hnsw.efSearch = options.search_effort
-        elif manifest["kind"] == "ivfpq":
+        else:
             self._index.nprobe = min(options.probes, self._index.nlist)
 
     @classmethod
@@ -286,8 +245,6 @@ class ApproximateIndex:
         """Open a built index. Raises Missing if there is no such index, and Refused if it was built over
         other vectors.
         """
-        from blindspot.backend.core.manifest import read_json
-
         folder = study.path("indexes", dense.name)
         path = folder / f"faiss-{kind}.json"
         if kind not in KINDS or not path.is_file():

@@ -32,7 +32,14 @@ from blindspot.backend.retrieval.lucene_ids import DocumentIds
 from blindspot.backend.retrieval.lucene_search import LuceneSearch, open_reader
 from blindspot.backend.retrieval.postings.arrays import Postings, can_search, write_postings
 from blindspot.backend.retrieval.postings.from_lucene import QuestionTerms
-from blindspot.backend.retrieval.retriever import RETRIEVERS, NoOptions, OpenPart, RetrieverKind, refuse_other_index
+from blindspot.backend.retrieval.retriever import (
+    RETRIEVERS,
+    NoOptions,
+    OpenPart,
+    RetrieverKind,
+    refuse_other_index,
+    search_in_blocks,
+)
 from blindspot.db.corpus import Corpus
 from blindspot.db.errors import BlindspotError, Missing, Refused
 from blindspot.db.records import Hits
@@ -174,23 +181,21 @@ class BM25(LuceneSearch):
         worthwhile = self._has_postings and work >= WORTH_POSTINGS
         if not (worthwhile and can_search() and self._postings.is_exact):
             return super().search(questions, k, progress)
-        hits = Hits(np.full((len(questions), k), -1, np.int32), np.full((len(questions), k), -np.inf, np.float32))
-        size = max(1, min(QUESTIONS_PER_BLOCK, HITS_PER_BLOCK // k))
-        for start in range(0, len(questions), size):
-            block = slice(start, min(start + size, len(questions)))
-            hits.ordinals[block], hits.scores[block] = self._search_postings(questions[block], k)
-            if progress is not None:
-                progress(block.stop, len(questions), "searching with BM25")
-        return hits
 
-    def _search_postings(self, questions: Sequence[str], k: int) -> tuple[np.ndarray, np.ndarray]:
+        def search_block(block: slice) -> Hits:
+            return self._search_postings(questions[block], k)
+
+        size = max(1, min(QUESTIONS_PER_BLOCK, HITS_PER_BLOCK // k))
+        return search_in_blocks(questions, k, size, search_block, (progress, "searching with BM25"))
+
+    def _search_postings(self, questions: Sequence[str], k: int) -> Hits:
         terms = on_jvm(lambda: self._question_terms.terms_of(questions))
         long = [row for row, each in enumerate(terms) if len(each) > MOST_TERMS]
         found = self._postings.search([[] if len(each) > MOST_TERMS else each for each in terms], k)
         if long:
             by_lucene = super().search([questions[row] for row in long], k)
             found.ordinals[long], found.scores[long] = by_lucene.ordinals, by_lucene.scores
-        return found.ordinals, found.scores
+        return found
 
     @cached_property
     def _postings(self) -> Postings:

@@ -19,19 +19,18 @@ from blindspot.backend.core.settings import VECTOR_SETTINGS, EncoderSettings, Se
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.summary import Step
 from blindspot.backend.progress import Progress
-from blindspot.backend.retrieval.dense_shards import Shard, complete_blocks, encode_shard
-from blindspot.backend.retrieval.dense_shards import merge_blocks as merge_blocks
+from blindspot.backend.retrieval.dense_shards import Shard, complete_blocks, encode_shard, merge_blocks
 from blindspot.backend.retrieval.encoder import Encoder, load_encoder
 from blindspot.backend.retrieval.model_kinds import encoder_kind, encoders_of_kind
 from blindspot.backend.retrieval.openvino_model import has_openvino
-from blindspot.backend.retrieval.passage_encoder import Engine, PassageEncoder
+from blindspot.backend.retrieval.passage_encoder import Engine, PassageEncoder, typical_distance
 from blindspot.backend.retrieval.question_encoder import QuestionEncoder
 from blindspot.backend.retrieval.retriever import (
     REMOVED,
     REMOVED_INDEXES,
     RETRIEVERS,
+    NamedKind,
     OpenPart,
-    RetrieverKind,
     refuse_other_index,
 )
 from blindspot.backend.retrieval.search import ExactSearch
@@ -47,6 +46,8 @@ WHOLE = Shard(1, 1)
 # maximum distance of an imported vector from our own, relative to the typical distance of two passages; 16 bits cause
 # 0.02
 SAME_VECTOR = 0.25
+# entries of the index's manifest that a run's manifest repeats
+RECORDED = ("similarity", "pooling", "passage_template", "max_tokens", "dimension", "model_hash", "made_by")
 
 
 def encoder_settings(study: Study, name: str) -> EncoderSettings:
@@ -210,8 +211,9 @@ def check_sample(
     ours, theirs = encoder.encode_passages(passages), vectors.astype(np.float32)
     if encoder.similarity == "cosine":
         theirs = theirs / np.maximum(np.linalg.norm(theirs, axis=1, keepdims=True), 1e-12)
-    apart = np.linalg.norm(ours[:, None] - ours[None], axis=2)[np.triu_indices(len(ours), 1)]
-    typical = np.median(apart) if len(apart) else np.linalg.norm(ours)
+    typical = typical_distance(ours)
+    if typical is None:  # of a single passage
+        typical = float(np.linalg.norm(ours))
     error = np.nan_to_num(np.linalg.norm(ours - theirs, axis=1), nan=np.inf) / typical
     if error.max() > SAME_VECTOR:
         worst = int(error.argmax())
@@ -224,7 +226,7 @@ def check_sample(
 
 
 class Dense:
-    """Dense retrieval with one encoder: exact, or through an index of `approximate` (flat, hnsw, ivfpq).
+    """Dense retrieval with one encoder: exact, or through an index of `approximate` (hnsw, ivfpq).
 
     Raises Missing if there is no index, and Refused if the index was made over other passages. The first search loads
     the encoder, and raises Refused if its weights or settings have changed since the index was made.
@@ -247,22 +249,11 @@ class Dense:
         self.encoder_settings = encoder_settings(study, name)
         self.kept_in: Study | None = None  # inside `question_vectors.cached_question_vectors`
         self.seconds_saved = 0.0  # by vectors from that cache: what encoding them took once
-        self.vectors = _map_vectors(folder / "embeddings.npy", name)
+        self.vectors = open_array(folder / "embeddings.npy", f"run 'blindspot index dense --encoder {name}' again")
         self.settings = {
             "retriever": name,
             "kind": "dense",
-            **{
-                key: manifest[key]
-                for key in (
-                    "similarity",
-                    "pooling",
-                    "passage_template",
-                    "max_tokens",
-                    "dimension",
-                    "model_hash",
-                    "made_by",
-                )
-            },
+            **{key: manifest[key] for key in RECORDED},
             **{key: manifest[key] for key in VECTOR_SETTINGS if key in manifest},
         }
         self._approximate = None
@@ -280,17 +271,11 @@ class Dense:
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
         return self.search_vectors(self.vectors_of(questions, progress), k, progress)
 
-    def score(self, questions: Sequence[str], ordinals: np.ndarray) -> np.ndarray:
-        """Return the exact scores (q, m) float32 of the passages (q, m) int32."""
-        return self.score_vectors(self.encode(questions), ordinals)
-
     def search_vectors(self, vectors: np.ndarray, k: int, progress: Progress | None = None) -> Hits:
         """Search with encoded questions (q, d) float32."""
-        return (
-            self._search.search(vectors, k, progress)
-            if self._approximate is None
-            else self._approximate.search(vectors, k)
-        )
+        if self._approximate is not None:
+            return self._approximate.search(vectors, k)
+        return self._search.search(vectors, k, progress)
 
     def score_vectors(self, vectors: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
         """Return the exact scores (q, m) float32 of passages (q, m) for encoded questions (q, d)."""
@@ -348,11 +333,6 @@ class Dense:
         return ExactSearch(self.vectors, similarity, self.device)
 
 
-def _map_vectors(path: Path, name: str) -> np.ndarray:
-    """Map the vectors into memory. Raises BadInput for a truncated or missing file."""
-    return open_array(path, f"run 'blindspot index dense --encoder {name}' again")
-
-
 @settings_class
 class EncoderOptions:
     """Options for retrievers that search an encoder's vectors."""
@@ -364,7 +344,7 @@ class EncoderOptions:
 
 @settings_class
 class DenseOptions(EncoderOptions):
-    approximate: Literal["flat", "hnsw", "ivfpq"] | None = Field(
+    approximate: Literal["hnsw", "ivfpq"] | None = Field(
         None, title="FAISS index", description="Search this FAISS index instead of all vectors"
     )
 
@@ -374,9 +354,10 @@ def dense_indexes(study: Study) -> list[str]:
     return [name for name, manifest in study.parts("indexes").items() if manifest.get("kind") == KIND]
 
 
-class EncoderKind(RetrieverKind):
+class EncoderKind(NamedKind):
     """Base class of kinds whose retrievers are named after an encoder: "KIND:ENCODER"."""
 
+    option = "encoder"
     options: ClassVar[type] = EncoderOptions
     uses_torch = True
     extras: ClassVar[tuple[str, ...]] = ("dense",)
@@ -384,20 +365,11 @@ class EncoderKind(RetrieverKind):
     def owns(self, name: str) -> bool:
         return name.startswith(f"{self.name}:")
 
-    def encoder(self, name: str) -> str:
-        return name.removeprefix(f"{self.name}:")
-
-    def options_of(self, name: str) -> dict[str, Any]:
-        return {"encoder": self.encoder(name)}
-
-    def name_of(self, options: Any) -> str:
-        return f"{self.name}:{options.encoder}"
-
     def parts(self, name: str) -> tuple[str, ...]:
-        return (self.encoder(name),)
+        return (self.named(name),)
 
     def settings_of(self, settings: Settings, name: str) -> tuple:
-        return (settings.encoders.get(self.encoder(name)),)
+        return (settings.encoders.get(self.named(name)),)
 
 
 class DenseKind(EncoderKind):
@@ -430,16 +402,14 @@ class DenseKind(EncoderKind):
     def run_name(self, options: DenseOptions) -> str:
         return f"{options.encoder}-{options.approximate}" if options.approximate else options.encoder
 
-    def made(self, manifest: Mapping[str, Any]) -> bool:
-        return manifest.get("kind") == "dense"
-
     def describe(self, manifest: Mapping[str, Any]) -> str:
         index = manifest.get("approximate")
         return f"dense, {manifest.get('retriever')}" + (f", {index['kind']}" if index else "")
 
     def options_of_run(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
-        index = manifest.get("approximate")
-        return super().options_of_run(manifest) | ({"approximate": index["kind"]} if index else {})
+        kind = (manifest.get("approximate") or {}).get("kind")
+        exact = kind in (None, "flat")  # version 0.2 had flat indexes of FAISS, which search exactly too
+        return super().options_of_run(manifest) | ({} if exact else {"approximate": kind})
 
     def steps(self, study: Study) -> list[Step]:
         encoder = next(iter(encoders_of_kind(study, "dense")), None)

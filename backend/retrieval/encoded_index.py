@@ -160,13 +160,10 @@ class EncodedIndexKind(EncoderKind):
         return [f"{self.name}:{name}" for name, manifest in made if manifest.get("kind") == f"{self.name} index"]
 
     def label(self, name: str) -> str:
-        return f"{self.title} ({self.encoder(name)})"
+        return f"{self.title} ({self.named(name)})"
 
     def run_name(self, options: Any) -> str:
         return options.encoder
-
-    def made(self, manifest: Mapping[str, Any]) -> bool:
-        return manifest.get("kind") == self.name
 
     def encoders_without_index(self, study: Study) -> list[str]:
         """Return the encoders of study.toml that have no index yet."""

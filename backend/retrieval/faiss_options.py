@@ -1,12 +1,12 @@
-"""The options of FAISS indexes and of Milvus collections. This module is separate from `approximate` so that the command line loads without
-NumPy.
+"""The options of FAISS indexes and of Milvus collections. This module is separate from `approximate` so that the
+command line loads without NumPy.
 """
 
 from __future__ import annotations
 
 from blindspot.backend.core.declared import Field, settings_class
 
-KINDS = ("flat", "hnsw", "ivfpq")
+KINDS = ("hnsw", "ivfpq")
 
 
 @settings_class

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -26,16 +25,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.bm25 import BM25, BM25Kind
 from blindspot.backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes, dense_name
-from blindspot.backend.retrieval.retriever import (
-    RETRIEVERS,
-    OpenPart,
-    Retriever,
-    RetrieverKind,
-    kind_of,
-    kind_of_run,
-    search_in_blocks,
-    top_k,
-)
+from blindspot.backend.retrieval.retriever import RETRIEVERS, OpenPart, kind_of_run, search_in_blocks, top_k
 from blindspot.db.errors import Refused
 from blindspot.db.records import Hits, Question
 
@@ -43,7 +33,6 @@ MISSING = ("exact", "minimum")
 WEIGHTS = (0.25, 0.5, 1.0, 1.1, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 TUNED_AT = 20  # rank of the success measure, as in the DPR paper's tables
 QUESTIONS_PER_BLOCK = 256
-JOINED = "+"  # between the two names of a hybrid that joins another retriever than BM25: "hybrid:rerank:mine+minilm"
 
 
 @dataclass(frozen=True)
@@ -116,10 +105,7 @@ def lowest_scores(hits: Hits) -> np.ndarray:
 
 
 class Hybrid:
-    """A retriever that combines BM25, or another retriever such as a reranker, with one dense index.
-
-    A retriever that can score only the passages in its own lists can be combined by ranks, or by scores with
-    `missing="minimum"`.
+    """A retriever that combines BM25 with one dense index.
 
     Args:
         method: "weighted", "rrf" or "auto" (weighted, unless the dense vectors have unit length).
@@ -135,7 +121,7 @@ class Hybrid:
         weight: float | None = None,
         missing: str = "exact",
         device: str | None = None,
-        sparse: Retriever | None = None,
+        sparse: BM25 | None = None,
         dense: Dense | None = None,
     ):
         settings = study.settings.hybrid
@@ -146,13 +132,7 @@ class Hybrid:
             raise Refused(f"hybrid method must be auto, weighted or rrf, not {method!r}")
         if missing not in MISSING:
             raise Refused(f"missing must be one of {', '.join(MISSING)}, not {missing!r}")
-        scores_all = isinstance(self.sparse, BM25)
-        by_rank = self.dense.unit_length or not scores_all
-        self.method = ("rrf" if by_rank else "weighted") if method == "auto" else method
-        if self.method == "weighted" and missing == "exact" and not scores_all:
-            raise Refused(
-                f"{self.sparse.name} gives no score to passages outside its list; use --fusion rrf or --missing minimum"
-            )
+        self.method = ("rrf" if self.dense.unit_length else "weighted") if method == "auto" else method
         self.weight = settings.weight if weight is None else weight
         self.missing, self.depth, self.rrf_k = missing, min(settings.depth, len(study.corpus)), settings.rrf_k
 
@@ -195,7 +175,6 @@ class Hybrid:
             exact = lowest_scores(sparse), lowest_scores(dense)
         else:
             unscored = np.where(np.isnan(by_bm25), ordinals, -1)
-            assert isinstance(self.sparse, BM25)  # the constructor refused every other
             exact = self.sparse.score(questions, unscored), self.dense.score_vectors(vectors, ordinals)
         return Candidates(
             ordinals, np.where(np.isnan(by_bm25), exact[0], by_bm25), np.where(np.isnan(by_dense), exact[1], by_dense)
@@ -218,11 +197,6 @@ class HybridOptions(EncoderOptions):
         title="Missing scores",
         description="Weighted fusion: the score of a passage that one list lacks",
     )
-    first: str = Field(
-        default=BM25.name,
-        title="First retriever",
-        description="Retriever joined with the encoder: bm25, or a reranker as in rerank:JUDGE",
-    )
     tune: bool = Field(default=False, description="Weighted fusion: choose the weight on dev (Success@20)")
 
 
@@ -239,65 +213,24 @@ class HybridKind(EncoderKind):
         return [f"{self.name}:{name}" for name in dense_indexes(study)]
 
     def open(self, study: Study, options: HybridOptions, device: str | None = None, part: OpenPart = None) -> Hybrid:
-        if part is not None:
-            sparse, dense = part(options.first), part(dense_name(options.encoder))
-        else:
-            sparse, dense = None, None
-            if options.first != BM25.name:
-                kind = _kind_of_first(options.first)
-                sparse = kind.open(study, kind.options(**kind.options_of(options.first)), device)
+        sparse, dense = (None, None) if part is None else (part(BM25.name), part(dense_name(options.encoder)))
         return Hybrid(study, options.encoder, options.method, options.weight, options.missing, device, sparse, dense)
 
-    def encoder(self, name: str) -> str:
-        return super().encoder(name).rpartition(JOINED)[2]
-
-    def first_retriever(self, name: str) -> str:
-        """Return the name of the retriever that the hybrid `name` combines with its encoder."""
-        return super().encoder(name).rpartition(JOINED)[0] or BM25.name
-
-    def options_of(self, name: str) -> dict[str, Any]:
-        first = self.first_retriever(name)
-        return super().options_of(name) | ({} if first == BM25.name else {"first": first})
-
-    def name_of(self, options: HybridOptions) -> str:
-        joined = "" if options.first == BM25.name else f"{options.first}{JOINED}"
-        return f"{self.name}:{joined}{options.encoder}"
-
     def label(self, name: str) -> str:
-        first = self.first_retriever(name)
-        kind = kind_of(first)
-        shown = "BM25" if first == BM25.name else first if kind is None else f"the list {kind.label(first)}"
-        return f"hybrid of {shown} and {self.encoder(name)}"
+        return f"hybrid of BM25 and {self.named(name)}"
 
     def parts(self, name: str) -> tuple[str, ...]:
-        return (BM25.name, self.encoder(name))
-
-    def parts_in(self, study: Study, name: str) -> tuple[str, ...]:
-        first = self.first_retriever(name)
-        if first == BM25.name:
-            return self.parts(name)
-        encoder = self.encoder(name)
-        return (*(part for part in _kind_of_first(first).parts_in(study, first) if part != encoder), encoder)
-
-    def files(self, study: Study, name: str) -> list[Path]:
-        first = self.first_retriever(name)
-        below = [] if first == BM25.name else _kind_of_first(first).files(study, first)
-        return list(dict.fromkeys([*below, *super().files(study, name)]))
-
-    def asks_servers(self, study: Study, name: str) -> bool:
-        first = self.first_retriever(name)
-        return first != BM25.name and _kind_of_first(first).asks_servers(study, first)
+        return (BM25.name, self.named(name))
 
     def settings_of(self, settings: Settings, name: str) -> tuple:
         return (settings.bm25, *super().settings_of(settings, name), settings.hybrid)
 
     def run_name(self, options: HybridOptions) -> str:
         default = declared_settings(HybridOptions)["encoder"].default
-        joined = "hybrid" if options.first == BM25.name else f"hybrid-{options.first.replace(':', '-')}"
-        return joined if options.encoder == default else f"{joined}-{options.encoder}"
+        return self.name if options.encoder == default else f"{self.name}-{options.encoder}"
 
     def describe(self, manifest: Mapping[str, Any]) -> str:
-        below = manifest.get("sparse", {})
+        below = manifest.get("sparse", {})  # in version 0.2 also that of a reranker
         kind = kind_of_run(below)
         first = "BM25" if kind is None or kind.lexical else kind.describe(below)
         encoder = manifest.get("dense", {}).get("retriever", "dense")
@@ -305,9 +238,7 @@ class HybridKind(EncoderKind):
         return f"{first} + {encoder}, {how}"
 
     def retriever_of(self, manifest: Mapping[str, Any]) -> str:
-        first = str(manifest.get("sparse", {}).get("retriever", BM25.name))
-        joined = "" if first == BM25.name else f"{first}{JOINED}"
-        return f"{self.name}:{joined}{manifest['dense']['retriever']}"
+        return f"{self.name}:{manifest['dense']['retriever']}"
 
     def options_of_run(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
         own = {key: manifest[key] for key in ("method", "weight", "missing") if key in manifest}
@@ -320,13 +251,6 @@ class HybridKind(EncoderKind):
         self, study: Study, retriever: Hybrid, options: HybridOptions, rule: str, progress: Progress | None
     ) -> dict[str, Any]:
         return tune_weight(study, retriever, rule, progress) if options.tune else {}
-
-
-def _kind_of_first(name: str) -> RetrieverKind:
-    kind = kind_of(name)
-    if kind is None or kind.fusion or isinstance(kind, EncoderKind):
-        raise Refused(f"--first must be bm25 or a reranker such as rerank:JUDGE, not {name!r}")
-    return kind
 
 
 def tune_weight(study: Study, retriever: Hybrid, rule: str, progress: Progress | None) -> dict[str, Any]:
@@ -367,7 +291,7 @@ def accuracy_by_weight(
         if progress is not None:
             progress(start, len(questions), "tuning the weight on dev")
         candidates = hybrid.candidates([question.text for question in questions[start : start + QUESTIONS_PER_BLOCK]])
-        tops.append(np.stack([_fused_hits(candidates, weight).ordinals for weight in WEIGHTS], axis=1))
+        tops.append(np.stack([weighted_fusion(candidates, weight, TUNED_AT).ordinals for weight in WEIGHTS], axis=1))
     ordinals = np.concatenate(tops)  # (q, weights, 20)
     flat = ordinals.reshape(len(ordinals), -1)
     if any(question.answers for question in questions):
@@ -375,10 +299,6 @@ def accuracy_by_weight(
     else:
         matched = gold_matrix(study.corpus, flat, questions)[0].reshape(ordinals.shape)
     return dict(zip(WEIGHTS, matched.any(axis=2).mean(axis=0).tolist(), strict=True))
-
-
-def _fused_hits(candidates: Candidates, weight: float) -> Hits:
-    return weighted_fusion(candidates, weight, TUNED_AT)
 
 
 RETRIEVERS.register(HybridKind())

@@ -69,9 +69,8 @@ class OpenRetrievers:
         self._held: dict[str, tuple[tuple, OpenedRetriever]] = {}
         self._opening = threading.Lock()
         self._loaded: dict[str, OpenedRetriever] = {}
-        self._loading = (
-            threading.Lock()
-        )  # the first search loads an encoder, and the libraries must not load in two threads at once
+        # the first search loads an encoder, and the libraries must not load in two threads at once
+        self._loading = threading.Lock()
         self._settings: tuple[int, Settings] | None = None
 
     def thread_key(self, name: str) -> str:
@@ -105,10 +104,9 @@ class OpenRetrievers:
         cached = self._held.get(name)
         if cached is None or cached[0] != stamp:
             for stale in [other for other in self._held if other == name or name in index_names(self.study, other)]:
+                # close the old retriever before opening the new one: a GPU's memory would not hold both
                 del self._held[stale]
-                self._loaded.pop(
-                    stale, None
-                )  # close the old retriever before opening the new one: a GPU's memory would not hold both
+                self._loaded.pop(stale, None)
             manifests = manifest_hashes(self.study, name)
             cached = stamp, OpenedRetriever(self._load(name), manifests)
             if self._version_key(name) != stamp:
@@ -158,9 +156,8 @@ def _half_the_cores() -> Iterator[None]:
     import torch
 
     before = torch.get_num_threads()
-    torch.set_num_threads(
-        before if "OMP_NUM_THREADS" in os.environ else max(1, min(before, (os.cpu_count() or 1) // 2))
-    )
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, min(before, (os.cpu_count() or 1) // 2)))
     try:
         yield
     finally:

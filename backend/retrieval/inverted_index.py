@@ -77,11 +77,8 @@ class InvertedIndex:
         self.passages = TermRows(
             load_array("passages.offsets"), load_array("passages.terms"), load_array("passages.weights")
         )
-        self._offsets, self._rows, self._weights = (
-            load_array("terms.offsets"),
-            load_array("postings.rows"),
-            load_array("postings.weights"),
-        )
+        names = ("terms.offsets", "postings.rows", "postings.weights")
+        self._offsets, self._rows, self._weights = map(load_array, names)
 
     def search(self, questions: TermRows, k: int) -> Hits:
         """Return the k best passages of each question, ties ordered by row, padded with -1."""
@@ -99,19 +96,6 @@ class InvertedIndex:
             best = _best_rows(np.flatnonzero(shares), sums, k)
             ordinals[i, : len(best[0])], scores[i, : len(best[0])] = best
         return Hits(ordinals, scores)
-
-    def score(self, questions: TermRows, ordinals: np.ndarray) -> np.ndarray:
-        """Return the scores (q, m) float32 of the passages (q, m) int32: -inf for -1, and 0 for a passage without a
-        shared term.
-        """
-        scores = np.full(ordinals.shape, -np.inf, np.float32)
-        for i in range(len(questions)):
-            terms, weights = questions.row(i)
-            for j in np.flatnonzero(ordinals[i] >= 0).tolist():
-                others, values = self.passages.row(int(ordinals[i, j]))
-                _, ours, theirs = np.intersect1d(terms, others, assume_unique=True, return_indices=True)
-                scores[i, j] = weights[ours].astype(np.float64) @ values[theirs].astype(np.float64)
-        return scores
 
 
 def _best_rows(rows: np.ndarray, sums: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

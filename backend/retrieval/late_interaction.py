@@ -22,7 +22,7 @@ from blindspot.backend.retrieval.encoded_blocks import Arrays
 from blindspot.backend.retrieval.encoded_index import Blocks, EncodedIndex, EncodedIndexKind
 from blindspot.backend.retrieval.explanation import TokenMatches
 from blindspot.backend.retrieval.multi_vector_encoder import MultiVectorModel, load_multi_vector_encoder
-from blindspot.backend.retrieval.retriever import RETRIEVERS, top_k
+from blindspot.backend.retrieval.retriever import RETRIEVERS, search_in_blocks, top_k
 from blindspot.backend.retrieval.search import ExactSearch, default_device
 from blindspot.backend.retrieval.token_vectors import TokenVectors, write_token_vectors
 from blindspot.db.records import Hits, Passage
@@ -104,25 +104,15 @@ class LateInteraction:
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
         """Return the k best candidates of each question by MaxSim, ties ordered by row."""
-        ordinals = np.full((len(questions), k), -1, np.int32)
-        scores = np.full((len(questions), k), -np.inf, np.float32)
-        for start in range(0, len(questions), QUESTIONS_PER_STEP):
-            if progress is not None:
-                progress(start, len(questions), "searching token vectors")
-            encoded = self.encoder.encode_questions(questions[start : start + QUESTIONS_PER_STEP])
-            for i, rows in enumerate(self._candidates(encoded, k), start):
-                found = self._scores(encoded[i - start], rows)
-                hits = top_k(np.where(np.isfinite(found), rows, -1)[None].astype(np.int32), found[None], k)
-                ordinals[i], scores[i] = hits.ordinals[0], hits.scores[0]
-        return Hits(ordinals, scores)
 
-    def score(self, questions: Sequence[str], ordinals: np.ndarray) -> np.ndarray:
-        """Return the exact scores (q, m) float32 of the passages (q, m) int32."""
-        scores = np.full(ordinals.shape, -np.inf, np.float32)
-        for i, question in enumerate(self.encoder.encode_questions(questions)):
-            present = ordinals[i] >= 0
-            scores[i, present] = self._scores(question, ordinals[i, present])
-        return scores
+        def search_block(block: slice) -> Hits:
+            encoded, lists = self.encoder.encode_questions(questions[block]), []
+            for question, rows in zip(encoded, self._candidates(encoded, k), strict=True):
+                scores = self._scores(question, rows)
+                lists.append(top_k(np.where(np.isfinite(scores), rows, -1)[None].astype(np.int32), scores[None], k))
+            return Hits(*(np.concatenate([getattr(each, name) for each in lists]) for name in ("ordinals", "scores")))
+
+        return search_in_blocks(questions, k, QUESTIONS_PER_STEP, search_block, (progress, "searching token vectors"))
 
     def explain(self, question: str, row: int) -> TokenMatches:
         """Return the products of all question tokens with all tokens of a passage."""

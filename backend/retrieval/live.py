@@ -33,8 +33,7 @@ def answering_retrievers(study: Study) -> list[str]:
     If the backend does not respond, the retrievers that it last offered are returned, or else those of the study. A
     search with one of them then raises the backend's error.
     """
-    backend = remote.configured_backend()
-    offered = None if backend is None else backend.retrievers()
+    offered = _offered_by_backend()
     return held.available_retrievers(study) if offered is None else list(offered)
 
 
@@ -42,17 +41,21 @@ def can_answer(study: Study) -> bool:
     """Return whether `answering_retrievers` lists any retriever. Kinds of retrievers are checked one after the other until one is
     found.
     """
-    backend = remote.configured_backend()
-    offered = None if backend is None else backend.retrievers()
+    offered = _offered_by_backend()
     return held.has_retrievers(study) if offered is None else bool(offered)
+
+
+def _offered_by_backend() -> dict[str, dict[str, str]] | None:
+    """Return the retrievers that the backend last offered; None without a backend, or before its first answer."""
+    backend = remote.configured_backend()
+    return None if backend is None else backend.retrievers()
 
 
 def index_state(study: Study) -> tuple:
     """Return a key that changes when an index is rebuilt, on this machine or on the backend. Pages use it to cache
     results.
     """
-    backend = remote.configured_backend()
-    offered = None if backend is None else backend.retrievers()
+    backend, offered = remote.configured_backend(), _offered_by_backend()
     if offered is None:
         offered = {name: held.manifest_hashes(study, name) for name in held.available_retrievers(study)}
     values = {part: value for parts in offered.values() for part, value in parts.items()}
@@ -70,19 +73,26 @@ def search(study: Study, retriever: str, questions: Sequence[str], k: int) -> Hi
             raise Refused(f"a question must have between 1 and {MAX_QUESTION} characters")
     if (backend := remote.configured_backend()) is not None:
         return backend.search(study, retriever, questions, k)
+    with _open_retrievers(study) as opened:
+        return opened.search(retriever, questions, k)[0]
+
+
+@contextmanager
+def _open_retrievers(study: Study) -> Iterator[OpenRetrievers]:
+    """Yield the retrievers that this process keeps open, to one caller at a time: parallel searches would slow each
+    other down.
+    """
     with _opening:
         opened = _open.setdefault(study.folder, OpenRetrievers(study))
-    with _searching:  # parallel searches would slow each other down
-        return opened.search(retriever, questions, k)[0]
+    with _searching:
+        yield opened
 
 
 @contextmanager
 def open_retriever(study: Study, retriever: str) -> Iterator[Retriever]:
     """Yield the retriever that this process keeps open, to one caller at a time. Raises Missing if it has no index."""
-    with _opening:
-        held_open = _open.setdefault(study.folder, OpenRetrievers(study))
-    with _searching:
-        yield held_open.open(retriever).retriever
+    with _open_retrievers(study) as opened:
+        yield opened.open(retriever).retriever
 
 
 def can_explain(study: Study, retriever: str) -> bool:
@@ -100,10 +110,7 @@ def explain(study: Study, retriever: str, question: str, row: int) -> TermWeight
     """Explain the score of a passage, with a retriever for which `can_explain` is true. Raises the same errors as
     `search`.
     """
-    with _opening:
-        opened = _open.setdefault(study.folder, OpenRetrievers(study))
-    with _searching:
-        found = opened.open(retriever).retriever
+    with open_retriever(study, retriever) as found:
         if not isinstance(found, Explainer):
             raise Refused(f"{retriever} does not say what its scores are made of")
         return found.explain(question, row)

@@ -52,9 +52,8 @@ def _start_jvm() -> None:
     os.environ.setdefault("JAVA_HOME", str(java_home()))
     if not jnius_config.vm_running:
         jnius_config.add_classpath(str(anserini_jar()))
-        jnius_config.add_options(
-            "-Xss4m", "-Xrs"
-        )  # -Xrs: Python keeps handling SIGTERM and SIGINT; Java's shutdown of the process can hang
+        # -Xrs: Python keeps handling SIGTERM and SIGINT; Java's shutdown of the process can hang
+        jnius_config.add_options("-Xss4m", "-Xrs")
     import jnius  # the import starts the machine
 
     global _lucene_logger

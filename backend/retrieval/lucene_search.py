@@ -4,7 +4,7 @@ passages.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,13 @@ import numpy as np
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.lucene import java_class, on_jvm
 from blindspot.backend.retrieval.lucene_batch import FIELD, BatchSearch
-from blindspot.backend.retrieval.retriever import top_k
+from blindspot.backend.retrieval.retriever import search_in_blocks, top_k
 from blindspot.db.records import Hits
 
 QUESTIONS_PER_CALL = 128
 HITS_PER_CALL = 1 << 17  # limits the memory of a call at a large k
 MAX_WORDS = 1 << 16  # limit of distinct words in a question (Lucene's own limit is 1,024)
-TIE_MARGIN = (
-    20  # extra hits to fetch beyond k, so that few questions need a second search for passages that tie with the k-th
-)
+TIE_MARGIN = 20  # hits beyond k, so that few questions need a second search for passages that tie with the k-th
 
 
 def open_reader(index: Path) -> Any:
@@ -50,15 +48,14 @@ class LuceneSearch:
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
         """Return the k best passages of each question. A question made only of stop words has no hits."""
-        hits = Hits(np.full((len(questions), k), -1, np.int32), np.full((len(questions), k), -np.inf, np.float32))
-        for block in _blocks(len(questions), k + TIE_MARGIN):
-            found = self._search_block(questions[block], k, k + TIE_MARGIN)
-            hits.ordinals[block], hits.scores[block] = found.ordinals, found.scores
-            if progress is not None:
-                progress(min(block.stop, len(questions)), len(questions), "searching with BM25")
-        return hits
 
-    def score(self, questions: Sequence[str], ordinals: np.ndarray, progress: Progress | None = None) -> np.ndarray:
+        def search_block(block: slice) -> Hits:
+            return self._search_block(questions[block], k, k + TIE_MARGIN)
+
+        size = _questions_per_call(k + TIE_MARGIN)
+        return search_in_blocks(questions, k, size, search_block, (progress, "searching with BM25"))
+
+    def score(self, questions: Sequence[str], ordinals: np.ndarray) -> np.ndarray:
         """Return the exact BM25 scores (q, m) float32 of the passages (q, m) int32: 0 for a passage without a shared
         word, -inf for -1.
         """
@@ -66,8 +63,6 @@ class LuceneSearch:
         for start in range(0, len(questions), QUESTIONS_PER_CALL):
             rows = slice(start, start + QUESTIONS_PER_CALL)
             scores[rows] = on_jvm(self._score_block, questions[rows], ordinals[rows])
-            if progress is not None:
-                progress(min(rows.stop, len(questions)), len(questions), "scoring the dense hits with BM25")
         return np.where(ordinals < 0, -np.inf, scores).astype(np.float32)
 
     def _search_block(self, questions: Sequence[str], k: int, hit_count: int) -> Hits:
@@ -78,20 +73,17 @@ class LuceneSearch:
         times as many hits, until all ties are known. The same is done if too many hits are not passages of the study.
         """
         hit_count = min(hit_count, len(self._ordinals))
-        documents, scores = on_jvm(self._best_documents, questions, hit_count)
+        documents, scores = on_jvm(lambda: self._batch_search.search(questions, hit_count))
         hits = top_k(np.where(documents < 0, -1, self._ordinals[documents]), scores, k)
         if hit_count == len(self._ordinals):
             return hits
         undecided = (hits.ordinals[:, -1] < 0) | (hits.scores[:, -1] == scores[:, -1])
         tied = np.flatnonzero((documents[:, -1] >= 0) & undecided)
-        for block in _blocks(len(tied), 4 * hit_count):
-            rows = tied[block]
+        size = _questions_per_call(4 * hit_count)
+        for rows in (tied[start : start + size] for start in range(0, len(tied), size)):
             found = self._search_block([questions[row] for row in rows], k, 4 * hit_count)
             hits.ordinals[rows], hits.scores[rows] = found.ordinals, found.scores
         return hits
-
-    def _best_documents(self, questions: Sequence[str], n: int) -> tuple[np.ndarray, np.ndarray]:
-        return self._batch_search.search(questions, n)
 
     def _score_block(self, questions: Sequence[str], ordinals: np.ndarray) -> np.ndarray:
         import jnius
@@ -166,8 +158,6 @@ def _scores_of(scorer: Any, documents: np.ndarray) -> np.ndarray:
     return scores
 
 
-def _blocks(question_count: int, hit_count: int) -> Iterator[slice]:
-    """Split the questions into slices small enough for one call with this many hits each."""
-    size = max(1, min(QUESTIONS_PER_CALL, HITS_PER_CALL // hit_count))
-    for start in range(0, question_count, size):
-        yield slice(start, start + size)
+def _questions_per_call(hit_count: int) -> int:
+    """Return the number of questions for one call with this many hits each."""
+    return max(1, min(QUESTIONS_PER_CALL, HITS_PER_CALL // hit_count))

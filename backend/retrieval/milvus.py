@@ -28,7 +28,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes, dense_name
 from blindspot.backend.retrieval.faiss_options import MilvusSettings
-from blindspot.backend.retrieval.retriever import RETRIEVERS, OpenPart, top_k
+from blindspot.backend.retrieval.retriever import RETRIEVERS, OpenPart, search_in_blocks, top_k
 from blindspot.db.errors import BlindspotError, Missing, Refused
 from blindspot.db.records import Hits
 
@@ -45,9 +45,8 @@ LARGEST_K_ON_GPU = 1024
 SECONDS, SECONDS_TO_WRITE, SECONDS_BETWEEN_LOOKS = 30.0, 300.0, 1.0
 UNCONNECTED = "Fail connecting to server"  # what the client says of a dead server, and of a wrong key
 HALVES_SINCE = (2, 4)  # the first version with FLOAT16_VECTOR; one before it accepts such a collection and then ends
-NEVER = (
-    2**31 - 1
-)  # ms between pings: the server of a file hangs up on a client that pings it every 10 s, pymilvus' default
+# ms between pings: the server of a file hangs up on a client that pings it every 10 s, pymilvus' default
+NEVER = 2**31 - 1
 
 
 @job("index milvus", extras=("milvus",))
@@ -132,10 +131,8 @@ class Milvus:
             )
         self.record = read_json(path)
         ours = self.dense.manifest
-        if any(
-            self.record[key] != ours[expected]
-            for key, expected in (("vectors", "made"), ("corpus", "corpus"), ("model_hash", "model_hash"))
-        ):
+        made_from = {"vectors": ours["made"], "corpus": ours["corpus"], "model_hash": ours["model_hash"]}
+        if any(self.record[key] != value for key, value in made_from.items()):
             raise Refused(
                 f"the Milvus collection of {encoder!r} was filled with other vectors; run 'blindspot index milvus "
                 f"--encoder {encoder} --uri {self.record['uri']} --replace'"
@@ -157,18 +154,19 @@ class Milvus:
         if k > largest:
             raise Refused(f"k is {k:,}, but a Milvus index {self.record['index']} returns at most {largest:,} hits")
         n_candidates = min(k + MARGIN, largest, self.record["passages"])
-        ordinals = np.full((len(vectors), n_candidates), -1, np.int32)
-        for start in range(0, len(vectors), QUESTIONS_PER_CALL):
-            block = np.ascontiguousarray(vectors[start : start + QUESTIONS_PER_CALL], np.float32)
-            for row, hits in enumerate(self._search_rows(block, n_candidates)):
-                ordinals[start + row, : len(hits)] = hits
-            if progress is not None:
-                progress(min(start + QUESTIONS_PER_CALL, len(vectors)), len(vectors), "searching with Milvus")
-        if ordinals.max(initial=-1) >= self.record["passages"]:
-            raise Refused(
-                f"the Milvus collection {self.record['collection']} contains passages that are not in this study"
-            )
-        return top_k(ordinals, self.dense.score_vectors(vectors, ordinals), k)
+
+        def search_block(block: slice) -> Hits:
+            asked = np.ascontiguousarray(vectors[block], np.float32)
+            ordinals = np.full((len(asked), n_candidates), -1, np.int32)
+            for row, hits in enumerate(self._search_rows(asked, n_candidates)):
+                ordinals[row, : len(hits)] = hits
+            if ordinals.max(initial=-1) >= self.record["passages"]:
+                raise Refused(
+                    f"the Milvus collection {self.record['collection']} contains passages that are not in this study"
+                )
+            return top_k(ordinals, self.dense.score_vectors(asked, ordinals), k)
+
+        return search_in_blocks(vectors, k, QUESTIONS_PER_CALL, search_block, (progress, "searching with Milvus"))
 
     def _search_rows(self, vectors: np.ndarray, count: int) -> list[list[int]]:
         with one_line(self.record["uri"]):
@@ -239,12 +237,10 @@ def _prepare_collection(
     from pymilvus import DataType
 
     if client.has_collection(name):
-        if (
-            not replace
-            and client.describe_collection(name).get("properties", {}).get("blindspot.vectors") == source_hash
-        ):
-            return False
         if not replace:
+            properties = client.describe_collection(name).get("properties", {})
+            if properties.get("blindspot.vectors") == source_hash:
+                return False
             raise Refused(
                 f"Milvus already has a collection {name} with other data; choose another name with --collection, or "
                 "drop it with --replace"
@@ -351,9 +347,8 @@ def connect(study: Study, uri: str) -> Any:
         uri = with_port(uri)
         what = "searching with Milvus would send vectors of questions or passages"
         key = require_consent(study, uri, what).key
-    logging.getLogger("pymilvus").setLevel(
-        logging.CRITICAL
-    )  # pymilvus logs each error that it raises, with its traceback
+    # pymilvus logs each error that it raises, with its traceback
+    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
     quiet = {"grpc_options": {"grpc.keepalive_time_ms": NEVER}} if _is_embedded(uri) else {}
     return MilvusClient(uri, token=key, timeout=SECONDS, **quiet)
 
@@ -400,16 +395,13 @@ class MilvusKind(EncoderKind):
         return Milvus(study, options.encoder, device, None if part is None else part(dense_name(options.encoder)))
 
     def files(self, study: Study, name: str) -> list[Path]:
-        return [*super().files(study, name), study.path("indexes", self.encoder(name), FILE)]
+        return [*super().files(study, name), study.path("indexes", self.named(name), FILE)]
 
     def asks_servers(self, study: Study, name: str) -> bool:
         return True
 
     def run_name(self, options: EncoderOptions) -> str:
         return f"{options.encoder}-milvus"
-
-    def made(self, manifest: Mapping[str, Any]) -> bool:
-        return manifest.get("kind") == "milvus"
 
     def describe(self, manifest: Mapping[str, Any]) -> str:
         return f"dense, {_encoder_of(manifest)}, in Milvus"

@@ -18,7 +18,7 @@ from blindspot.backend.core.model_files import open_model, readable_model
 from blindspot.backend.core.settings import EncoderSettings
 from blindspot.backend.retrieval.encoder import weights_hash
 from blindspot.backend.retrieval.model_kinds import check_kind, kind_of_model
-from blindspot.backend.retrieval.passage_encoder import PROMPTS
+from blindspot.backend.retrieval.prompts import prompt_before
 from blindspot.backend.text.spans import Span
 from blindspot.db.errors import Refused
 from blindspot.db.records import Passage
@@ -72,7 +72,7 @@ class MultiVectorModel:
     def passage_tokens(self, passage: Passage) -> Tokens:
         """Return the tokens of a passage, with their positions in `passage.text`."""
         whole = self.passage_text(passage)
-        found = self._tokens(self.model.encode_document, whole, self._prompt())
+        found = self._tokens(self.model.encode_document, whole, prompt_before(self.model, "document"))
         before = re.split(r"\{text[^}]*\}", self.settings.passage_template)[0]
         start = len(before.format(title=passage.title, text=""))
         spans = [
@@ -105,10 +105,6 @@ class MultiVectorModel:
         if not all(np.isfinite(each).all() for each in made):
             raise Refused(f"the encoder {self.settings.model} gave a vector with NaN or infinity")
         return made
-
-    def _prompt(self) -> str:
-        prompts = self.model.prompts
-        return next((prompts[name] or "" for name in PROMPTS if name in prompts), "")
 
     def _tokens(self, encode: Any, text: str, prompt: str = "") -> Tokens:
         """Return the tokens that have a vector. Their positions in `text` are included if the tokenizer gives the same

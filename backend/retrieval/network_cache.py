@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from blindspot.backend.core.settings import EncoderSettings
 
 CACHE = "BLINDSPOT_CACHE"  # environment variable with another location of the cache folder
-FORMAT = "1"  # of an entry; raise it with every change of what an entry holds or means
+FORMAT = "2"  # of an entry; raise it with every change of what an entry holds or means
 LIBRARIES = ("openvino", "sentence-transformers", "transformers", "tokenizers", "torch")
 KEPT = 8  # entries, each as large as its model; the one that was unused for longest goes first
 CARD, NETWORK, WEIGHTS, TOKENIZER = "card.json", "network.xml", "network.bin", "tokenizer.json"
@@ -45,7 +45,6 @@ class StoredNetwork:
         padding: the token id of padding.
         is_exact: whether OpenVINO runs the model and gave PyTorch's vectors on a sample. Only then are there files.
         passage_prompt: goes before each passage; None where passages need another network.
-        tried_on_passages: False in entries of older versions, whose passage_prompt is unknown.
         folder: of the files; "" before they are stored.
     """
 
@@ -54,7 +53,6 @@ class StoredNetwork:
     padding: int
     is_exact: bool
     passage_prompt: str | None = None
-    tried_on_passages: bool = False
     folder: str = ""
 
     @property

@@ -20,7 +20,7 @@ from blindspot.backend.data.importing.tools import readable_write_errors
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.engines.engine import ENGINES, OPENED, Engine
 from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
-from blindspot.backend.retrieval.retriever import RETRIEVERS, OpenPart, Retriever, RetrieverKind
+from blindspot.backend.retrieval.retriever import RETRIEVERS, NamedKind, OpenPart, Retriever
 from blindspot.db.corpus import CorpusWriter
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.imports import ImportRecord, Imports
@@ -120,8 +120,8 @@ class OpenedOptions:
     index: str = Field(default="", description="Name of an opened index", json_schema_extra={"metavar": "NAME"})
 
 
-class OpenedKind(RetrieverKind):
-    name, title = OPENED, "opened index"
+class OpenedKind(NamedKind):
+    name, title, option = OPENED, "opened index", "index"
     help = "an index or search engine that exists already (index open)"
     options = OpenedOptions
     uses_torch = True
@@ -130,7 +130,7 @@ class OpenedKind(RetrieverKind):
         return [f"{self.name}:{name}" for name, each in study.parts("indexes").items() if each.get("kind") == KIND]
 
     def open(self, study: Study, options: OpenedOptions, device: str | None = None, part: OpenPart = None) -> Retriever:
-        names = [name.removeprefix(f"{self.name}:") for name in self.available(study)]
+        names = [self.named(name) for name in self.available(study)]
         name = options.index or (names[0] if len(names) == 1 else "")
         if name not in names:
             known = f"opened indexes: {', '.join(names)}" if names else "open one with 'blindspot index open'"
@@ -142,17 +142,11 @@ class OpenedKind(RetrieverKind):
             raise Refused(f"the index {name!r} was opened over other passages; open it again with --replace")
         return ENGINES.get(manifest["engine"]).open(study, name, manifest, device)
 
-    def options_of(self, name: str) -> dict[str, Any]:
-        return {"index": name.removeprefix(f"{self.name}:")}
-
-    def name_of(self, options: OpenedOptions) -> str:
-        return f"{self.name}:{options.index}"
-
     def label(self, name: str) -> str:
-        return name.removeprefix(f"{self.name}:")
+        return self.named(name)
 
     def parts(self, name: str) -> tuple[str, ...]:
-        return (name.removeprefix(f"{self.name}:"),)
+        return (self.named(name),)
 
     def index_files(self, study: Study, options: OpenedOptions) -> list[Path]:
         """Return the files of the index itself; [] if they are not on this machine."""
@@ -164,7 +158,7 @@ class OpenedKind(RetrieverKind):
         """Return whether searching the index sends requests to a server. Without a name, return whether this is true of
         any opened index.
         """
-        chosen = name.removeprefix(f"{self.name}:")
+        chosen = self.named(name)
         found = [
             each for index, each in study.parts("indexes").items() if chosen in ("", index) and each.get("kind") == KIND
         ]
@@ -177,24 +171,23 @@ class OpenedKind(RetrieverKind):
     def run_name(self, options: OpenedOptions) -> str:
         return options.index or self.name
 
-    def made(self, manifest: Mapping[str, Any]) -> bool:
-        return manifest.get("kind") == self.name
-
     def is_lexical(self, manifest: Mapping[str, Any]) -> bool:
         return bool(manifest.get("lexical"))
 
     def describe(self, manifest: Mapping[str, Any]) -> str:
-        engine = ENGINES.find(str(manifest.get("engine")))
-        title = str(manifest.get("engine")) if engine is None else engine.title
         encoder = f", {manifest['encoder']}" if manifest.get("encoder") else ""
-        return f"{title} {manifest.get('index', '')}{encoder}"
+        return f"{_engine_title(manifest)} {manifest.get('index', '')}{encoder}"
 
 
 def describe_index(manifest: Mapping[str, Any]) -> str:
     """Return a description for the Home page, such as "Lucene at /data/index"."""
-    engine = ENGINES.find(str(manifest.get("engine")))
-    title = str(manifest.get("engine")) if engine is None else engine.title
-    return f"{title} at {manifest.get('where')}"
+    return f"{_engine_title(manifest)} at {manifest.get('where')}"
+
+
+def _engine_title(manifest: Mapping[str, Any]) -> str:
+    name = str(manifest.get("engine"))
+    engine = ENGINES.find(name)
+    return name if engine is None else engine.title
 
 
 RETRIEVERS.register(OpenedKind())

@@ -16,6 +16,7 @@ import numpy as np
 from blindspot.backend.core.processor import cpu_multiplies_bfloat16
 from blindspot.backend.retrieval.encoder import Encoder
 from blindspot.backend.retrieval.openvino_model import OpenVINOModel, convert_network
+from blindspot.backend.retrieval.prompts import Task, prompt_before
 from blindspot.backend.retrieval.token_batches import Ids, batch_rows, pad_tokens, unit_vectors
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.records import Passage
@@ -29,21 +30,11 @@ Texts = list[str]
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 Engine = Literal["torch", "openvino"]
-Task = Literal["query", "document"]  # the library's names of the two kinds of text
 TOKENS_CPU, TOKENS_GPU = 4096, 65_536  # tokens in a batch, including padding
 MIN_COSINE = 0.9999  # minimum cosine of a 16-bit vector with its float32 vector
 OFF = 0.02  # maximum distance of the two vectors, relative to the typical distance of two texts
-PROMPTS = (
-    "document",
-    "passage",
-    "corpus",
-)  # the prompt names that SentenceTransformer.encode_document looks up
-SAMPLE_TEXTS = (
-    "",
-    "a",
-    "Zürich, 北京 (1912) [SEP] e\u0301",
-    "a word " * 5000,
-)  # both ways to tokenise must agree on these texts
+# both ways to tokenise must agree on these texts
+SAMPLE_TEXTS = ("", "a", "Zürich, 北京 (1912) [SEP] e\u0301", "a word " * 5000)
 TENSORS = {"input_ids", "attention_mask", "token_type_ids"}
 
 
@@ -58,7 +49,6 @@ class BulkEncoder:
             first in which every vector of `sample` has a cosine of at least 0.9999 with its float32 vector and differs
             from it by at most 2% of the typical distance between two vectors; otherwise it takes float32.
         sample: texts.
-        tokens_per_batch: tokens in a batch (default: by device).
         engine: what runs the network. "auto" precision goes back to torch where OpenVINO cannot run the model, or not
             exactly enough.
         task: whether the texts are questions or passages: the model's prompts and towers differ.
@@ -73,7 +63,6 @@ class BulkEncoder:
         encoder: Encoder,
         precision: str = "auto",
         sample: Sequence[str] = (),
-        tokens_per_batch: int | None = None,
         engine: Engine = "torch",
         task: Task = "document",
     ):
@@ -82,8 +71,8 @@ class BulkEncoder:
         self.encoder, self.device = encoder, encoder.model.device
         if precision == "float16" and self.device.type == "cpu":
             raise Refused("float16 needs a GPU; on a CPU use bfloat16 or float32")
-        self.tokens = tokens_per_batch or (TOKENS_CPU if self.device.type == "cpu" else TOKENS_GPU)
-        self.task, self.prompt = task, _prompt(encoder.model, task)
+        self.tokens = TOKENS_CPU if self.device.type == "cpu" else TOKENS_GPU
+        self.task, self.prompt = task, prompt_before(encoder.model, task)
         self.tokenizer, self.inputs = _tokenizer(encoder.model, self.prompt, task)
         self.openvino: OpenVINOModel | None = None
         self._set_engine("float32" if precision == "auto" else precision)
@@ -170,11 +159,9 @@ class BulkEncoder:
     def _autocast(self) -> AbstractContextManager:
         import torch
 
-        return (
-            torch.autocast("cpu", torch.bfloat16)
-            if self.device.type == "cpu" and self.precision != "float32"
-            else nullcontext()
-        )
+        if self.device.type == "cpu" and self.precision != "float32":
+            return torch.autocast("cpu", torch.bfloat16)
+        return nullcontext()
 
     def _load_openvino(self, precision: str) -> OpenVINOModel:
         if self.tokenizer is None or self.device.type != "cpu":
@@ -204,12 +191,9 @@ class PassageEncoder(BulkEncoder):
         encoder: Encoder,
         precision: str = "auto",
         sample: Sequence[Passage] = (),
-        tokens_per_batch: int | None = None,
         engine: Engine = "torch",
     ):
-        super().__init__(
-            encoder, precision, [encoder.passage_text(passage) for passage in sample], tokens_per_batch, engine
-        )
+        super().__init__(encoder, precision, [encoder.passage_text(passage) for passage in sample], engine)
 
     def tokenise(self, passages: Sequence[Passage]) -> Ids | Texts:
         """Tokenise passages as `tokenise_texts` does."""
@@ -260,19 +244,15 @@ def vectors_agree(vectors: np.ndarray, exact: np.ndarray, tolerance: float) -> b
     """
     vectors, exact = vectors.astype(np.float64), exact.astype(np.float64)
     cosines = (vectors * exact).sum(1) / (np.linalg.norm(vectors, axis=1) * np.linalg.norm(exact, axis=1))
-    apart = np.linalg.norm(exact[:, None] - exact, axis=2)[np.triu_indices(len(exact), 1)]
     distances = np.linalg.norm(vectors - exact, axis=1)
-    return bool(
-        np.nan_to_num(cosines, nan=-1).min() >= MIN_COSINE
-        and distances.max() <= tolerance * (np.median(apart) if len(apart) else 1)
-    )
+    is_near = distances.max() <= tolerance * (typical_distance(exact) or 1)
+    return bool(np.nan_to_num(cosines, nan=-1).min() >= MIN_COSINE and is_near)
 
 
-def _prompt(model: SentenceTransformer, task: Task) -> str:
-    """Return the prompt that `encode_query` or `encode_document` puts before each text."""
-    names = ("query",) if task == "query" else PROMPTS
-    name = next((name for name in names if name in model.prompts), model.default_prompt_name)
-    return (model.prompts.get(name) if name is not None else None) or ""
+def typical_distance(vectors: np.ndarray) -> float | None:
+    """Return the median distance of two of the vectors (n, d); None for a single one."""
+    apart = np.linalg.norm(vectors[:, None] - vectors, axis=2)[np.triu_indices(len(vectors), 1)]
+    return float(np.median(apart)) if len(apart) else None
 
 
 def _tokenizer(model: SentenceTransformer, prompt: str, task: Task) -> tuple[Any, dict[str, Any]]:

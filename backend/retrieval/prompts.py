@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from blindspot.backend.core.manifest import read_object
 from blindspot.backend.core.model_files import open_model
@@ -18,6 +18,9 @@ from blindspot.db.errors import BlindspotError
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+Task = Literal["query", "document"]  # the library's names of the two kinds of text
+NAMES: dict[Task, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
+"""The names of prompts that the library looks up for each kind of text."""
 SEARCH = "Represent this sentence for searching relevant passages: "
 INSTRUCT = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
 
@@ -60,12 +63,13 @@ class Prompts:
 
 def stored_prompts(model: SentenceTransformer) -> Prompts:
     """Return the prompts stored with a model that `encode_query` and `encode_document` would use."""
-    default = model.prompts.get(model.default_prompt_name or "") or ""
+    return Prompts(prompt_before(model, "query"), prompt_before(model, "document"))
 
-    def first_prompt(*names: str) -> str:
-        return next((model.prompts[name] for name in names if name in model.prompts), default) or ""
 
-    return Prompts(first_prompt("query"), first_prompt("document", "passage", "corpus"))
+def prompt_before(model: Any, task: Task) -> str:
+    """Return the prompt that a model's `encode_query` or `encode_document` puts before each text."""
+    name = next((name for name in NAMES[task] if name in model.prompts), model.default_prompt_name)
+    return (model.prompts.get(name) if name is not None else None) or ""
 
 
 def family_of(model: str) -> Family | None:

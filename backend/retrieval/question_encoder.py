@@ -17,15 +17,8 @@ import numpy as np
 from blindspot.backend.retrieval.encoder import Encoder
 from blindspot.backend.retrieval.network_cache import StoredNetwork, network_fingerprint, store_network, stored_network
 from blindspot.backend.retrieval.openvino_model import OpenVINOModel, has_openvino
-from blindspot.backend.retrieval.passage_encoder import (
-    OFF as OFF_16_BITS,
-)
-from blindspot.backend.retrieval.passage_encoder import (
-    SAMPLE_TEXTS,
-    BulkEncoder,
-    quick_precisions,
-    vectors_agree,
-)
+from blindspot.backend.retrieval.passage_encoder import OFF as OFF_16_BITS
+from blindspot.backend.retrieval.passage_encoder import SAMPLE_TEXTS, BulkEncoder, quick_precisions, vectors_agree
 from blindspot.backend.retrieval.search import default_device
 from blindspot.backend.retrieval.token_batches import unit_vectors
 from blindspot.db.errors import Refused
@@ -86,7 +79,7 @@ class QuestionEncoder:
         if self._key is None or self._is_inexact:
             return None
         stored = stored_network(self._key)
-        if may_convert and (stored is None or not stored.tried_on_passages):
+        if may_convert and stored is None:
             self._bulk = self._convert_network(sample) or self._bulk
             stored = stored_network(self._key)
         if stored is None or not stored.is_exact or stored.passage_prompt is None:
@@ -114,7 +107,7 @@ class QuestionEncoder:
             ours = bulk.encode_float32(bulk.tokenise_texts(sample)).numpy()
             is_exact = vectors_agree(ours, encoder.encode_questions(sample), OFF)
             prompt = _passage_prompt(encoder, bulk) if is_exact else None
-            stored = StoredNetwork(encoder.describe(), bulk.prompt, bulk.inputs["padding"], is_exact, prompt, True)
+            stored = StoredNetwork(encoder.describe(), bulk.prompt, bulk.inputs["padding"], is_exact, prompt)
         network, tokenizer = (bulk.openvino, bulk.tokenizer) if bulk is not None else (None, None)
         store_network(self._key, stored, tokenizer, network)
         if network is None or tokenizer is None or not stored.is_exact:

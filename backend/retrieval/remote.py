@@ -86,9 +86,8 @@ class Backend:
             when, last = self._listed
             if time.monotonic() - when > LIST_SECONDS:
                 try:
-                    last = self._check_answer(*self._send_request("GET", "/retrievers", None, SECONDS_TO_LIST))[
-                        "retrievers"
-                    ]
+                    answer = self._check_answer(*self._send_request("GET", "/retrievers", None, SECONDS_TO_LIST))
+                    last = answer["retrievers"]
                 except (BlindspotError, KeyError):
                     pass  # a live question reports the error; a list of retrievers should not
                 self._listed = time.monotonic(), last
@@ -123,28 +122,23 @@ class Backend:
             return answer
         line = str(answer.get("error", f"status {status}"))[:500]
         if status == 401:
-            raise Refused(
-                f"the retrieval backend at {self.url} refused the token; set {TOKEN} to the token of the service"
-            )
+            line = f"the retrieval backend at {self.url} refused the token; set {TOKEN} to the token of the service"
         if status == 404:
             raise Missing(line)
+        if status in (400, 401, 409, 413, 422):
+            raise Refused(line)
         if status == 429:
             raise BlindspotError(f"the retrieval backend is busy: {line}")
-        raise (
-            Refused(line)
-            if status in (400, 409, 413, 422)
-            else BlindspotError(f"the retrieval backend at {self.url} failed: {line}")
-        )
+        raise BlindspotError(f"the retrieval backend at {self.url} failed: {line}")
 
     def _send_request(self, method: str, path: str, body: dict | None, seconds: float) -> tuple[int, dict]:
         """Send a request and return (status, JSON). Redirects are not followed, so that the token is sent only to this
         address.
         """
         connection = self._connection(self._host, self._port, timeout=SECONDS_TO_CONNECT)
-        headers = {
-            "Content-Type": "application/json",
-            **({"Authorization": f"Bearer {self._token}"} if self._token else {}),
-        }
+        headers = {"Content-Type": "application/json"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
         try:
             connection.connect()
             connection.sock.settimeout(seconds)
@@ -152,11 +146,9 @@ class Backend:
             response = connection.getresponse()
             text = response.read(LARGEST_ANSWER)
         except (OSError, http.client.HTTPException) as error:
-            reason = (
-                "no answer in time"
-                if isinstance(error, TimeoutError)
-                else getattr(error, "strerror", None) or type(error).__name__
-            )
+            reason = getattr(error, "strerror", None) or type(error).__name__
+            if isinstance(error, TimeoutError):
+                reason = "no answer in time"
             raise ServiceUnavailable(
                 f"the retrieval backend at {self.url} does not answer ({reason}); is 'blindspot serve' running "
                 "there? Reading and judging work without it"
@@ -167,13 +159,13 @@ class Backend:
             answer = json.loads(text)
         except ValueError:
             answer = None
-        if not isinstance(answer, dict) and response.status == 503:
-            answer = {"error": "too many connections, or the service is stopping"}
-        if not isinstance(answer, dict):
-            raise BlindspotError(
-                f"the server at {self.url} is not a retrieval backend (status {response.status}, no JSON object)"
-            )
-        return response.status, answer
+        if isinstance(answer, dict):
+            return response.status, answer
+        if response.status == 503:
+            return 503, {"error": "too many connections, or the service is stopping"}
+        raise BlindspotError(
+            f"the server at {self.url} is not a retrieval backend (status {response.status}, no JSON object)"
+        )
 
 
 def _parse_hits(answer: dict[str, Any], question_count: int, k: int, passage_count: int) -> Hits:

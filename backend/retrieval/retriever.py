@@ -44,15 +44,6 @@ class Retriever(Protocol):
         ...
 
 
-@runtime_checkable
-class Scorer(Retriever, Protocol):
-    """A retriever that can also score any given passage, which exact hybrid fusion needs."""
-
-    def score(self, questions: Sequence[str], ordinals: np.ndarray) -> np.ndarray:
-        """Return the exact scores (q, m) float32 of the passages `ordinals` (q, m) int32; -inf for -1."""
-        ...
-
-
 OpenPart = Callable[[str], Any] | None
 """Returns an open retriever by name, if the caller shares open retrievers."""
 
@@ -140,15 +131,10 @@ class RetrieverKind(ABC):
         index.
         """
         folders = (study.path("indexes", part) for part in self.parts_in(study, self.name_of(options)))
-        return [
-            path
-            for folder in folders
-            for path in sorted(folder.glob("*"))
-            if path.suffix != ".db"
-            and not path.name.startswith(
-                ("faiss-", "quantised-")
-            )  # a cache, and indexes of another option or of version 0.2
-        ]
+        # .db is a cache; the two prefixes are those of indexes of another option and of version 0.2
+        others = ("faiss-", "quantised-")
+        files = [path for folder in folders for path in sorted(folder.glob("*"))]
+        return [path for path in files if path.suffix != ".db" and not path.name.startswith(others)]
 
     def asks_servers(self, study: Study, name: str) -> bool:
         """Return whether the retriever `name` sends questions to a server."""
@@ -172,7 +158,8 @@ class RetrieverKind(ABC):
 
     def made(self, manifest: Mapping[str, Any]) -> bool:
         """Return whether the run with this manifest was made by a retriever of this kind."""
-        return manifest.get("retriever") == self.name and manifest.get("kind") in (None, RUN, self.name)
+        kind = manifest.get("kind")
+        return kind == self.name or (kind in (None, RUN) and manifest.get("retriever") == self.name)
 
     def is_lexical(self, manifest: Mapping[str, Any]) -> bool:
         """Return whether the retriever of a run of this kind ranks by shared words."""
@@ -195,6 +182,22 @@ class RetrieverKind(ABC):
         `blindspot status` suggest them.
         """
         return []
+
+
+class NamedKind(RetrieverKind):
+    """Base class of kinds whose retrievers are named after what their `option` names: "KIND:ENCODER", "run:RUN"."""
+
+    option: ClassVar[str]
+
+    def named(self, name: str) -> str:
+        """Return what the retriever `name` is named after."""
+        return name.removeprefix(f"{self.name}:")
+
+    def options_of(self, name: str) -> dict[str, Any]:
+        return {self.option: self.named(name)}
+
+    def name_of(self, options: Any) -> str:
+        return f"{self.name}:{getattr(options, self.option)}"
 
 
 RESERVED = ("kind", "retriever", "k", "split", "name", "rule", "replace", "device", "study", "progress")
@@ -287,9 +290,8 @@ def options_for(kind: RetrieverKind, values: Mapping[str, Any]) -> Any:
             chosen[name] = value
             continue
         declaration = declared_settings(takers[0].options)[name]
-        if value != declaration.default and not declaration.extra.get(
-            "ignored_elsewhere"
-        ):  # jobs of older versions contain every default
+        # jobs of older versions contain every default
+        if value != declaration.default and not declaration.extra.get("ignored_elsewhere"):
             raise Refused(
                 f"{declaration.option} works with --with {' and '.join(taker.name for taker in takers)}, not with "
                 f"--with {kind.name}"
@@ -308,18 +310,19 @@ def search_in_blocks(
 
     Args:
         search: returns the hits of questions[block], k wide.
-        report: the progress to report to before each block, and the words for it.
+        report: the progress to report to before the first and after each block, and the words for it.
     """
     progress, doing = report
-    ordinals = np.full((len(questions), k), -1, np.int32)
-    scores = np.full((len(questions), k), -np.inf, np.float32)
+    hits = Hits(np.full((len(questions), k), -1, np.int32), np.full((len(questions), k), -np.inf, np.float32))
+    if progress is not None and len(questions):
+        progress(0, len(questions), doing)
     for start in range(0, len(questions), size):
+        block = slice(start, min(start + size, len(questions)))
+        found = search(block)
+        hits.ordinals[block], hits.scores[block] = found.ordinals, found.scores
         if progress is not None:
-            progress(start, len(questions), doing)
-        block = slice(start, start + size)
-        hits = search(block)
-        ordinals[block], scores[block] = hits.ordinals, hits.scores
-    return Hits(ordinals, scores)
+            progress(block.stop, len(questions), doing)
+    return hits
 
 
 def top_k(ordinals: np.ndarray, scores: np.ndarray, k: int) -> Hits:

@@ -15,11 +15,10 @@ from typing import Protocol
 import numpy as np
 
 from blindspot.backend.progress import Progress
-from blindspot.backend.retrieval.exact.candidates import CandidateHits
 from blindspot.backend.retrieval.exact.exhaustive import PassageBlock, search_exhaustively
 from blindspot.backend.retrieval.exact.products import RoundedQueries
-from blindspot.backend.retrieval.exact.scores import exact_scores
-from blindspot.backend.retrieval.retriever import pad_hits
+from blindspot.backend.retrieval.exact.scores import CandidateHits, exact_scores
+from blindspot.backend.retrieval.retriever import pad_hits, search_in_blocks
 from blindspot.db.errors import Refused
 from blindspot.db.records import Hits
 
@@ -70,18 +69,16 @@ class ExactSearch:
         """
         questions = checked_question_vectors(questions, self.vectors.shape[1])
         depth = min(k, len(self.vectors))
-        ordinals = np.empty((len(questions), depth), np.int32)
-        scores = np.empty((len(questions), depth), np.float32)
-        if not ordinals.size:
-            return pad_hits(Hits(ordinals, scores), k)
-        for start in range(0, len(questions), self.proposer.questions_per_block):
-            rows = slice(start, start + self.proposer.questions_per_block)
-            hits = self._search_block(questions[rows], depth, progress)
-            ordinals[rows], scores[rows] = hits.ordinals, hits.scores
-            if progress is not None:
-                progress(min(rows.stop, len(questions)), len(questions), "searching the vectors")
-        hits = Hits(ordinals, scores)
-        return hits if depth == k else pad_hits(hits, k)
+
+        def search_block(block: slice) -> Hits:
+            return self._search_block(questions[block], depth, progress)
+
+        if not depth or not len(questions):
+            hits = Hits(np.empty((len(questions), 0), np.int32), np.empty((len(questions), 0), np.float32))
+        else:
+            size = self.proposer.questions_per_block
+            hits = search_in_blocks(questions, depth, size, search_block, (progress, "searching the vectors"))
+        return hits if hits.k == k else pad_hits(hits, k)
 
     def score(self, questions: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
         """Return the exact scores (q, m) float32 of the rows `ordinals` (q, m) int32; -inf for -1."""

@@ -21,7 +21,7 @@ from blindspot.backend.retrieval.encoded_blocks import Arrays
 from blindspot.backend.retrieval.encoded_index import Blocks, EncodedIndex, EncodedIndexKind
 from blindspot.backend.retrieval.explanation import TermMatch, TermWeights
 from blindspot.backend.retrieval.inverted_index import InvertedIndex, write_inverted_index
-from blindspot.backend.retrieval.retriever import RETRIEVERS
+from blindspot.backend.retrieval.retriever import RETRIEVERS, search_in_blocks
 from blindspot.backend.retrieval.sparse_encoder import SparseModel, TermRows, load_sparse_encoder
 from blindspot.db.records import Hits, Passage
 
@@ -93,19 +93,11 @@ class Sparse:
         """Return the k best passages of each question. There are fewer hits if fewer passages share a term with the
         question.
         """
-        ordinals = np.full((len(questions), k), -1, np.int32)
-        scores = np.full((len(questions), k), -np.inf, np.float32)
-        for start in range(0, len(questions), QUESTIONS_PER_STEP):
-            if progress is not None:
-                progress(start, len(questions), "searching term weights")
-            rows = slice(start, start + QUESTIONS_PER_STEP)
-            hits = self._index.search(self.encoder.encode_questions(questions[rows]), k)
-            ordinals[rows], scores[rows] = hits.ordinals, hits.scores
-        return Hits(ordinals, scores)
 
-    def score(self, questions: Sequence[str], ordinals: np.ndarray) -> np.ndarray:
-        """Return the exact scores (q, m) float32 of the passages (q, m) int32."""
-        return self._index.score(self.encoder.encode_questions(questions), ordinals)
+        def search_block(block: slice) -> Hits:
+            return self._index.search(self.encoder.encode_questions(questions[block]), k)
+
+        return search_in_blocks(questions, k, QUESTIONS_PER_STEP, search_block, (progress, "searching term weights"))
 
     def explain(self, question: str, row: int) -> TermWeights:
         """Return the term weights of a question and of a passage, and the contribution of each shared term to the

@@ -13,7 +13,7 @@ import numpy as np
 from blindspot.backend.core.declared import Field, settings_class
 from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
-from blindspot.backend.retrieval.retriever import RETRIEVERS, OpenPart, RetrieverKind, kind_of_run, pad_hits
+from blindspot.backend.retrieval.retriever import RETRIEVERS, NamedKind, OpenPart, kind_of_run, pad_hits
 from blindspot.db.errors import Missing
 from blindspot.db.records import Hits
 
@@ -58,8 +58,8 @@ class RunOptions:
     run: str = Field(default="", description="Name of a run of this study")
 
 
-class RunKind(RetrieverKind):
-    name, title = NAME, KIND
+class RunKind(NamedKind):
+    name, title, option = NAME, KIND, "run"
     help = "the hits of a run, for --over"
     options = RunOptions
 
@@ -70,14 +70,8 @@ class RunKind(RetrieverKind):
     def open(self, study: Study, options: RunOptions, device: str | None = None, part: OpenPart = None) -> StoredRun:
         return StoredRun(study, options.run)
 
-    def options_of(self, name: str) -> dict[str, Any]:
-        return {"run": name.removeprefix(f"{self.name}:")}
-
-    def name_of(self, options: RunOptions) -> str:
-        return f"{self.name}:{options.run}"
-
     def label(self, name: str) -> str:
-        return f"the run {name.removeprefix(f'{self.name}:')}"
+        return f"the run {self.named(name)}"
 
     def run_name(self, options: RunOptions) -> str:
         return f"first-{options.run}"

@@ -302,7 +302,7 @@ class AgentTools:
         if self._machine is None:
             raise BadInput("this server was started without a name for the agent (--as NAME), so it cannot label")
         _check_limit(len(labels), MAX_LABELS, "number of labels")
-        given = labelling.MachineLabels(id or f"agent-{secrets.token_hex(12)}", question, labels)
+        given = labelling.machine_event(id or f"agent-{secrets.token_hex(12)}", question, labels)
         (receipt,) = labelling.store_judgements(self._study, KEEPER, self._machine, [given])
         return {"machine": self._machine, **receipt}
 

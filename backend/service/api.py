@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -13,7 +14,7 @@ from fastapi import APIRouter, FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from blindspot.backend.service.batching import BatchedHits, Busy
@@ -29,28 +30,18 @@ from blindspot.backend.service.guard import (
 from blindspot.backend.service.service import Service
 from blindspot.backend.service.v1 import answers
 from blindspot.backend.service.v1.callers import Asking, CallerOf
+from blindspot.backend.service.v1.requests import LiveRequest
 from blindspot.backend.service.v1.routes import Version1, add_version_1
 from blindspot.db.connection import NotSaved
 from blindspot.db.errors import BadInput, BlindspotError, Forbidden, Missing, Refused
 
-MAX_QUESTION = 2000  # characters, as in `live`
-MAX_QUESTIONS = 64
 MAX_K = 2048
 TIME_LIMIT = 30.0  # seconds
 
-Question = Annotated[str, Field(min_length=1, max_length=MAX_QUESTION, pattern=r"\S")]
 
-
-class SearchRequest(BaseModel):
+class SearchRequest(LiveRequest):
     """Questions for one retriever."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"example": {"retriever": "bm25", "questions": ["Where was Arve Furset born?"], "k": 10}},
-    )
-
-    retriever: Annotated[str, Field(max_length=80, description="Name of a retriever, from /retrievers.")]
-    questions: Annotated[list[Question], Field(min_length=1, max_length=MAX_QUESTIONS)]
     k: Annotated[int, Field(ge=1, le=MAX_K, description="Number of passages per question.")] = 100
     corpus: Annotated[
         str | None,
@@ -150,16 +141,17 @@ def make_api(
     router = APIRouter(prefix="/v1", responses=_with_documentation(400, 401, 403, 404, 413, 422, 429))
     add_version_1(router, version)
     api.include_router(router)
-    _add_examples(api)
+    _add_examples(api, router)
     return api
 
 
-def _add_examples(api: FastAPI) -> None:
+def _add_examples(api: FastAPI, router: APIRouter) -> None:
     """Add an example of each response of version 1 to the OpenAPI schema."""
     schemas = api.openapi()["components"]["schemas"]
-    for model in vars(answers).values():
-        if getattr(model, "__name__", "") in schemas:
-            schemas[model.__name__]["example"] = answers.example_of(model)
+    for model in (getattr(route, "response_model", None) for route in router.routes):
+        name = re.sub(r"\W", "_", getattr(model, "__name__", ""))  # OpenAPI calls Items[RunAnswer] Items_RunAnswer_
+        if name in schemas:
+            schemas[name]["example"] = answers.example_of(model)
 
 
 def _add_search(api: FastAPI, version: Version1) -> None:

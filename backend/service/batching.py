@@ -56,7 +56,6 @@ class Batcher:
         search: searches several questions. Each worker thread calls it for its own requests only.
         window: seconds that the first request of a batch waits for others.
         waiting: requests in one worker's queue; `ask` refuses the next one.
-        batch_size: questions of one search.
         on_batch: called with (retriever, requests, questions, seconds) after each batch.
     """
 
@@ -65,11 +64,10 @@ class Batcher:
         search: Search,
         window: float = WINDOW,
         waiting: int = WAITING,
-        batch_size: int = BATCH_SIZE,
         on_batch: Callable[[str, int, int, float], None] | None = None,
     ):
         self._search, self._on_batch = search, on_batch
-        self._window, self._waiting, self._batch_size = window, waiting, batch_size
+        self._window, self._waiting = window, waiting
         self._queues: dict[str, deque[_Request]] = {}
         self._changed = threading.Condition()
         self._closed = False
@@ -128,14 +126,14 @@ class Batcher:
                     self._changed.wait()
                     continue
                 remaining = queue[0].arrived + self._window - time.monotonic()
-                if remaining > 0 and _count_questions(queue) < self._batch_size:
+                if remaining > 0 and sum(len(request.questions) for request in queue) < BATCH_SIZE:
                     self._changed.wait(remaining)
                 elif batch := self._take_batch(queue):
                     return batch
         return []
 
     def _take_batch(self, queue: deque[_Request]) -> list[_Request]:
-        first, room = queue[0], self._batch_size
+        first, room = queue[0], BATCH_SIZE
         batch: list[_Request] = []
         for request in list(queue):
             fits = (request.retriever, request.k) == (first.retriever, first.k) and (
@@ -169,7 +167,3 @@ class Batcher:
                     Hits(batched.hits.ordinals[rows], batched.hits.scores[rows]), batched.indexes, batched.settings
                 )
             )
-
-
-def _count_questions(queue: deque[_Request]) -> int:
-    return sum(len(request.questions) for request in queue)

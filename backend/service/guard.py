@@ -122,13 +122,13 @@ class RequestRate:
         self._at_once, self._per_second, self._clock = at_once, per_second, clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def take_tokens(self, address: str, tokens: float = 1.0) -> float:
-        """Take tokens from an address's bucket. Return 0, or the seconds until enough tokens are available."""
+    def take_token(self, address: str) -> float:
+        """Take a token from an address's bucket. Return 0, or the seconds until there is one."""
         now = self._clock()
         allowance, since = self._buckets.pop(address, (self._at_once, now))
         allowance = min(self._at_once, allowance + (now - since) * self._per_second)
-        wait = 0.0 if allowance >= tokens else (tokens - allowance) / self._per_second
-        self._buckets[address] = (allowance - tokens if wait == 0 else allowance), now
+        wait = 0.0 if allowance >= 1 else (1 - allowance) / self._per_second
+        self._buckets[address] = (allowance - 1 if wait == 0 else allowance), now
         if len(self._buckets) > ADDRESSES_REMEMBERED:
             self._buckets.popitem(last=False)
         return wait
@@ -148,7 +148,7 @@ class TokenGuesses:
         Args:
             line: what to send instead.
         """
-        wait = self._rate.take_tokens(address)
+        wait = self._rate.take_token(address)
         if wait > 0:
             return 429, "too many wrong tokens from your address; try again later", _retry_after(wait)
         return 401, line, {"WWW-Authenticate": "Bearer"}
@@ -200,7 +200,7 @@ class Guard:
         if length.isdigit() and int(length) > most:
             return 413, f"a request may have at most {most:,} bytes", {}
         if self._rate is not None:
-            wait = self._rate.take_tokens((scope.get("client") or ("",))[0])
+            wait = self._rate.take_token((scope.get("client") or ("",))[0])
             if wait > 0:
                 return 429, "too many requests from your address; try again in a moment", _retry_after(wait)
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from blindspot.backend.core.study import Study
@@ -17,20 +17,6 @@ from blindspot.db.people import People
 from blindspot.db.queue import Queue
 
 OTHERS = "see others' labels"
-
-
-@dataclass(frozen=True, slots=True)
-class MachineLabels:
-    """Labels by a machine annotator for the passages of one question.
-
-    Attributes:
-        id: Chosen by the client, and the same whenever the client sends these labels again.
-        labels: By passage.
-    """
-
-    id: str
-    question: str
-    labels: Mapping[str, Label]
 
 
 def labels_of_question(study: Study, caller: Caller, question: str) -> dict[str, Any]:
@@ -123,10 +109,18 @@ def check_machine(study: Study, machine: str) -> str:
     return machine
 
 
-def store_judgements(
-    study: Study, caller: Caller, machine: str, machine_labels: Sequence[MachineLabels]
-) -> list[dict[str, str]]:
-    """Store the labels of a machine annotator in one transaction, and return a receipt for each.
+def machine_event(id: str, question: str, labels: Mapping[str, Label]) -> LabelEvent:
+    """Return the event with a machine's labels of passages for one question.
+
+    Args:
+        id: Chosen by the client, and the same whenever the client sends these labels again.
+        labels: By passage.
+    """
+    return LabelEvent(id, "label", question, tuple(Choice(passage, label) for passage, label in labels.items()))
+
+
+def store_judgements(study: Study, caller: Caller, machine: str, events: Sequence[LabelEvent]) -> list[dict[str, str]]:
+    """Store the labels of a machine annotator in one transaction, and return a receipt for each event.
 
     Raises:
         Forbidden: The caller may not import labels of machines, or the name is a person's.
@@ -134,13 +128,4 @@ def store_judgements(
     """
     caller.require(study, "import")
     check_machine(study, machine)
-    events = [
-        LabelEvent(
-            each.id,
-            "label",
-            each.question,
-            tuple(Choice(passage, label) for passage, label in each.labels.items()),
-        )
-        for each in machine_labels
-    ]
     return [asdict(each) for each in label_store(study).add_by_machine(machine, events)]

@@ -55,10 +55,10 @@ def passage(study: Study, id: str) -> Passage:
 def passages(study: Study, ids: Iterable[str]) -> list[Passage]:
     """Return passages by id, in this order. Raises Missing for an unknown id."""
     ids = list(ids)
-    rows = study.corpus.ordinals(ids)
-    if absent := next((id for id in ids if id not in rows), None):
+    known = study.corpus.by_id(ids)
+    if absent := next((id for id in ids if id not in known), None):
         raise Missing(f"there is no passage {absent!r} in this study")
-    return study.corpus.passages([rows[id] for id in ids])
+    return [known[id] for id in ids]
 
 
 def runs(study: Study) -> list[dict[str, Any]]:

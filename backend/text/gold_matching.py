@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 from blindspot.backend.progress import Progress
 from blindspot.backend.text.answers import DEFAULT_RULE, RULES, nfd, spaced_tokens
-from blindspot.db.corpus import Row
+from blindspot.db.corpus import Corpus
 
 MatchKind = Literal["id", "same text", "overlap", "none"]
 
@@ -20,15 +20,6 @@ CANDIDATES = 8  # best passages kept for each paragraph; the match is the first 
 NOTHING_LIKE_IT = "no passage is similar"
 NO_ANSWER = "the similar passages contain no answer"
 TOO_SHORT = "too short to search for, and no passage is identical"
-
-
-class PassageBlocks(Protocol):
-    """A passage collection that can be read from beginning to end, such as `blindspot.db.corpus.Corpus`."""
-
-    def __len__(self) -> int: ...
-
-    def blocks(self) -> Iterator[list[Row]]:
-        """Return the passages (id, title, text) in row order, a block at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +54,7 @@ class ParagraphMatch:
 
 
 def match_gold(
-    corpus: PassageBlocks,
+    corpus: Corpus,
     queries: Sequence[GoldParagraph],
     threshold: float = THRESHOLD,
     threshold_with_answer: float = WITH_ANSWER,

@@ -29,10 +29,6 @@ class Normalised:
     source: Sequence[int] | None = None
 
     @classmethod
-    def unchanged(cls, text: str) -> Normalised:
-        return cls(text)
-
-    @classmethod
     def nfd(cls, text: str) -> Normalised:
         """Decompose character by character (NFD), then put the combining marks in canonical order (UAX #15)."""
         if unicodedata.is_normalized("NFD", text):
@@ -42,19 +38,19 @@ class Normalised:
         marks: list[tuple[str, int]] = []
 
         def put_marks() -> None:
-            for mark, origin in sorted(marks, key=_combining_class):
+            for mark, origin in sorted(marks, key=lambda part: unicodedata.combining(part[0])):
                 parts.append(mark)
                 source.append(origin)
             marks.clear()
 
         for piece in _PIECES.finditer(text):
-            found, start = piece.group(), piece.start()
-            if found.isascii():  # decomposes to itself and contains no marks
+            characters, start = piece.group(), piece.start()
+            if characters.isascii():  # decomposes to itself and contains no marks
                 put_marks()
-                parts.append(found)
+                parts.append(characters)
                 source.extend(range(start, piece.end()))
                 continue
-            for part in unicodedata.normalize("NFD", found):
+            for part in unicodedata.normalize("NFD", characters):
                 if unicodedata.combining(part):
                     marks.append((part, start))
                     continue
@@ -79,10 +75,6 @@ class Normalised:
             return start, end
         origins = self.source[start:end]
         return min(origins), max(origins) + 1
-
-
-def _combining_class(part: tuple[str, int]) -> int:
-    return unicodedata.combining(part[0])
 
 
 def token_spans(word_spans: Sequence[tuple[str, int, int]], phrase: Sequence[str]) -> list[Span]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +17,15 @@ import numpy as np
 from blindspot.backend.core.declared import build_settings
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import atomic_folder
-from blindspot.backend.core.settings import add_encoder, check_name
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.judges.judge import new_model_folder
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.question_vectors import question_vectors
 from blindspot.backend.training.adapter_map import TrainingQuestions, as_dense_module, learn_map, pad_rows
 from blindspot.backend.training.checkpoints import write_training_json
 from blindspot.backend.training.judged_lists import SHARPNESS, JudgedLists, judged_lists, required_teacher
 from blindspot.backend.training.share_index import share_index
-from blindspot.backend.training.training_settings import AdapterPositives, AdapterSettings
+from blindspot.backend.training.training_settings import AdapterSettings
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import Refused
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from blindspot.backend.progress import Progress
 
 
-QUESTIONS_PER_BLOCK = 500
 TAUGHT_RANKS = 20  # of a judged list; on held-out training questions of the real data more taught no better
 
 
@@ -88,9 +87,7 @@ def train_adapter(
     known = study.settings.encoders.get(name)
     if known is not None and (not replace or known.model != str(study.path("models", name))):
         raise Refused(f"study.toml already names an encoder {name!r}; choose another name")
-    folder = study.path("models", check_name(name, "model"))
-    if folder.exists() and not replace:
-        raise Refused(f"there is already a model named {name!r}; choose another name, or replace it")
+    folder = new_model_folder(study, name, replace)
     dense = _require_adaptable_index(Dense(study, encoder))
     questions, source = _training_questions(study, dense, training_set, run, chosen, progress)
     learned = learn_map(questions, dense.vectors, dense.unit_length, chosen, progress)
@@ -152,7 +149,7 @@ def _training_questions(
         return questions_of_lists(study, dense, lists, progress), {"run": lists.run, "fingerprint": lists.digest}
     assert training_set is not None
     opened = TrainingSet.open(study, training_set)
-    questions = read_questions(study, dense, opened, progress, settings.positives)
+    questions = read_questions(study, dense, opened, progress)
     return questions, {"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]}
 
 
@@ -171,21 +168,15 @@ def questions_of_lists(
 
 
 def read_questions(
-    study: Study,
-    dense: Dense,
-    training_set: TrainingSet,
-    progress: Progress | None = None,
-    positives_from: AdapterPositives = "set",
+    study: Study, dense: Dense, training_set: TrainingSet, progress: Progress | None = None
 ) -> TrainingQuestions:
     """Return the questions of a training set that have a positive, with the rows of their positives and hard negatives.
 
     Raises Refused if there is no such question.
     """
-    answering = _with_answer_and_subject(study, training_set) if positives_from == "answer_subject" else {}
     questions = []
     for question, positives, negatives in training_set.examples(hard=True):
-        more = answering.get(question, set())
-        known = dict.fromkeys([*(pair.passage for pair in positives), *sorted(more)])
+        known = dict.fromkeys(pair.passage for pair in positives)
         if known:
             questions.append((question, list(known), [pair.passage for pair in negatives if pair.passage not in known]))
     if not questions:
@@ -199,29 +190,6 @@ def read_questions(
         pad_rows([[rows[id] for id in positives] for _, positives, _ in questions]),
         pad_rows([[rows[id] for id in negatives] for _, _, negatives in questions]),
     )
-
-
-def _with_answer_and_subject(study: Study, training_set: TrainingSet) -> dict[str, set[str]]:
-    """Return for each question the mined passages that contain an answer, name the question's subject, and are not
-    judged.
-    """
-    by_question: dict[str, set[str]] = {}
-    groups = training_set.groups()
-    while block := list(islice(groups, QUESTIONS_PER_BLOCK)):
-        known_pairs = {
-            question: {pair.passage for pair in pairs if pair.answer and pair.source != "label"}
-            for question, pairs in block
-        }
-        rows = study.corpus.ordinals({id for ids in known_pairs.values() for id in ids})
-        passages = dict(zip(rows, study.corpus.passages(rows.values()), strict=True))
-        for question in study.questions.with_ids([question for question, _ in block]):
-            subject = (question.subject or "").lower()
-            by_question[question.id] = {
-                id
-                for id in known_pairs[question.id]
-                if subject and subject in f"{passages[id].title}\n{passages[id].text}".lower()
-            }
-    return by_question
 
 
 def _save_adapted_encoder(dense: Dense, question_map: Module, folder: Path) -> None:

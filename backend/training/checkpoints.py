@@ -15,10 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from blindspot.backend.core.manifest import read_object, versions, write_json
+from blindspot.backend.core.manifest import atomic_folder, read_object, versions, write_json
 from blindspot.backend.core.processor import cpu_multiplies_bfloat16
-from blindspot.backend.core.settings import check_name
-from blindspot.backend.judges.judge import refuse_judge
+from blindspot.backend.judges.judge import new_model_folder
 from blindspot.backend.training.distributed import is_distributed, is_main_process, wait_for_all, world_size
 from blindspot.backend.training.lora import UPDATES
 from blindspot.backend.training.tracking import tracking_arguments
@@ -70,17 +69,6 @@ class TrainingFolders:
         """Return the training place for a model of a study."""
         folders = study.path("models", name), working_folder(study, name)
         return cls(*folders, options.device, options.restart, about, progress)
-
-
-def new_model_folder(study: Study, name: str, replace: bool) -> Path:
-    """Return the folder for a new model. Raises Refused if a model of this name exists and `replace` is false."""
-    target = study.path("models", check_name(name, "model"))
-    refuse_judge(study, name)
-    if target.exists() and not replace:
-        raise Refused(
-            f"there is already a model named {name!r}; take another name, or give --replace to train it again"
-        )
-    return target
 
 
 @contextmanager
@@ -199,14 +187,21 @@ def best_checkpoint(working_folder: Path, metric: str) -> BestCheckpoint:
     return BestCheckpoint(last.parent / f"checkpoint-{step}", step, state.global_step, value, curve)
 
 
-def copy_model(checkpoint: Path, new_folder: Path) -> None:
-    """Copy the model and the log of a checkpoint, without the files that are only needed for resuming."""
-    for path in checkpoint.iterdir():
-        if path.is_dir():
-            shutil.copytree(path, new_folder / path.name)
-        elif path.suffix not in STATE_FILES and path.name not in STATE_NAMES:
-            shutil.copy2(path, new_folder / path.name)
-    shutil.copy2(checkpoint.parent / LOG, new_folder / LOG)
+@contextmanager
+def saved_model(working_folder: Path, target: Path, metric: str) -> Iterator[tuple[BestCheckpoint, Path]]:
+    """Copy the best checkpoint (the last one if none was evaluated) and the log to a new folder. The block completes
+    it with training.json; then it is renamed to `target`, and the working folder is deleted.
+    """
+    best = best_checkpoint(working_folder, metric)
+    with atomic_folder(target) as building:
+        for path in best.folder.iterdir():
+            if path.is_dir():
+                shutil.copytree(path, building / path.name)
+            elif path.suffix not in STATE_FILES and path.name not in STATE_NAMES:
+                shutil.copy2(path, building / path.name)
+        shutil.copy2(working_folder / LOG, building / LOG)
+        yield best, building
+    shutil.rmtree(working_folder)
 
 
 def write_training_json(new_folder: Path, description: dict) -> None:

@@ -9,7 +9,6 @@ training.json, log.jsonl and calibration.json.
 from __future__ import annotations
 
 import random
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,17 +20,16 @@ import numpy as np
 from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import atomic_folder, write_json
-from blindspot.backend.core.model_files import ModelFolder, open_model, readable_model
+from blindspot.backend.core.manifest import write_json
+from blindspot.backend.core.model_files import open_model, readable_model
+from blindspot.backend.judges.judge import new_model_folder
 from blindspot.backend.progress import Progress
 from blindspot.backend.training.checkpoints import (
     TrainingFolders,
-    best_checkpoint,
-    copy_model,
     load_checkpoint,
     lock_model,
-    new_model_folder,
     readable_training_errors,
+    saved_model,
     set_schedule,
     training_arguments,
     training_device,
@@ -54,6 +52,7 @@ from blindspot.backend.training.examples import (
 from blindspot.backend.training.scoring import CALIBRATION, TEMPLATE, LabelledPair, calibrate, logits, weights_hash
 from blindspot.backend.training.training_settings import CrossEncoderSettings, TrainingOptions
 from blindspot.db.errors import Refused
+from blindspot.db.events import SETTLED
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -117,7 +116,7 @@ def train_cross_encoder(
             pair
             for _, pairs in opened.groups([example.id for example in held_out])
             for pair in pairs
-            if pair.label in ("positive", "related", "negative") and (pair.question, pair.passage) in passages
+            if pair.label in SETTLED and (pair.question, pair.passage) in passages
         )
         return [
             LabelledPair(example.id, example.question, passage, pair.label == "positive")
@@ -274,8 +273,6 @@ def _initial_model(start: str, settings: CrossEncoderSettings, device: str) -> C
     torch.manual_seed(settings.seed)  # seeds the new scoring layer
     folder = open_model(start)
     with readable_model(folder.path):
-        if settings.head == "mean":
-            return _load_mean_pooled(folder, settings, device)
         model = CrossEncoder(
             folder.path, num_labels=1, max_length=settings.tokens, device=device, **folder.sentence_transformers
         )
@@ -283,31 +280,6 @@ def _initial_model(start: str, settings: CrossEncoderSettings, device: str) -> C
         keep_layers(model.model.base_model, settings.layers)
         model.model.config.num_hidden_layers = settings.layers
     return model.float()
-
-
-def _load_mean_pooled(folder: ModelFolder, settings: CrossEncoderSettings, device: str) -> CrossEncoder:
-    """Return a cross-encoder that computes its score from the mean of the token vectors, using only modules of
-    sentence-transformers.
-    """
-    from sentence_transformers import CrossEncoder
-    from sentence_transformers.base.modules import Dense, Transformer
-    from sentence_transformers.sentence_transformer.modules import Pooling
-
-    from blindspot.backend.training.initial_model import keep_layers
-
-    trusted = {"trust_remote_code": folder.trusted}
-    encoder = Transformer(
-        folder.path,
-        max_seq_length=settings.tokens,
-        model_kwargs=folder.transformers,
-        processor_kwargs=trusted,
-        config_kwargs=trusted,
-    )
-    if settings.layers is not None:
-        keep_layers(encoder.model, settings.layers)
-    width = encoder.get_embedding_dimension()
-    score = Dense(width, 1, activation_function=None, module_output_name="scores")
-    return CrossEncoder(modules=[encoder, Pooling(width, "mean"), score], device=device).float()
 
 
 def _run_trainer(
@@ -370,41 +342,22 @@ def _save_best(
     """
     from sentence_transformers import CrossEncoder
 
-    checkpoint, method = best_checkpoint(working_folder, FIGURE), None
-    with atomic_folder(target) as building:
-        copy_model(checkpoint.folder, building)
+    method = None
+    by_people = (
+        min(sum(p.positive for p in labelled_pairs), sum(not p.positive for p in labelled_pairs)) >= LABELS_ENOUGH
+    )
+    with saved_model(working_folder, target, FIGURE) as (best, building):
         with readable_model(building):
             model = CrossEncoder(str(building), device=device)
-        by_people = (
-            min(sum(p.positive for p in labelled_pairs), sum(not p.positive for p in labelled_pairs)) >= LABELS_ENOUGH
-        )
         if len({pair.positive for pair in lists}) == 2:
-            base_rate = float(np.mean([pair.positive for pair in lists]))
-            report = calibrate(
-                model, labelled_pairs if by_people else lists, settings.calibration, settings.seed, base_rate=base_rate
-            )
+            pairs, base_rate = labelled_pairs if by_people else lists, float(np.mean([pair.positive for pair in lists]))
+            report = calibrate(model, pairs, settings.calibration, settings.seed, base_rate=base_rate)
             report["of"] = "people's labels of held-out questions" if by_people else "whole lists of held-out questions"
             write_json(building / CALIBRATION, report)
             method = report["method"]
-        write_training_json(
-            building,
-            description
-            | {
-                **checkpoint.facts(FIGURE),
-                "held_out_loss": next(
-                    (line["held_out_loss"] for line in checkpoint.curve if line["step"] == checkpoint.step), None
-                ),
-                "calibration": method,
-                "model_hash": weights_hash(building),
-            },
-        )
-    shutil.rmtree(working_folder)
+        losses = (line["held_out_loss"] for line in best.curve if line["step"] == best.step)
+        more = {"held_out_loss": next(losses, None), "calibration": method, "model_hash": weights_hash(building)}
+        write_training_json(building, description | best.facts(FIGURE) | more)
     return TrainedCrossEncoder(
-        target.name,
-        str(target),
-        checkpoint.last_step,
-        checkpoint.step,
-        checkpoint.value,
-        method,
-        description["seconds"],
+        target.name, str(target), best.last_step, best.step, best.value, method, description["seconds"]
     )

@@ -1,6 +1,4 @@
-"""The data from which the points of a learning curve are computed: lists, features and vectors of train and dev
-questions.
-"""
+"""The data from which the points of a learning curve are computed: lists and features of train and dev questions."""
 
 from __future__ import annotations
 
@@ -12,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from blindspot.analysis.accuracy import proportion
-from blindspot.backend.core.gold import gold_matrix
 from blindspot.backend.core.runs import Run, write_reordered_run
 from blindspot.backend.core.sampling import nested_sample
 from blindspot.backend.core.study import Study
@@ -33,33 +30,24 @@ from blindspot.backend.judges.feature_model import NEGATIVE, POSITIVE, RANK, UNK
 from blindspot.backend.judges.rerank import rerank
 from blindspot.backend.judges.settings import FeatureJudgeSettings
 from blindspot.backend.progress import Progress
-from blindspot.backend.retrieval.dense import Dense, dense_indexes
-from blindspot.backend.retrieval.question_vectors import question_vectors
+from blindspot.backend.retrieval.dense import dense_indexes
 from blindspot.backend.retrieval.retriever import kind_of_run
-from blindspot.backend.text.answers import DEFAULT_RULE, match_run
-from blindspot.backend.training.adapter_map import TrainingQuestions, learn_map, pad_rows
-from blindspot.backend.training.curve_points import (
-    FOLDER,
-    ChangedPair,
-    CurvePoint,
-    Scope,
-    Share,
-)
-from blindspot.backend.training.training_settings import AdapterSettings
+from blindspot.backend.text.answers import DEFAULT_RULE
+from blindspot.backend.training.curve_points import FOLDER, ChangedPair, CurvePoint, Scope, Share
 from blindspot.db.errors import Missing
 from blindspot.db.judgements import Consensus
 from blindspot.db.labels import Labels
 from blindspot.db.records import Hits
 
-SUCCESS_OF_ADAPTER = 20
-ADAPTER_QUESTIONS = 100
 ROLES = {POSITIVE: "positive", NEGATIVE: "negative", UNKNOWN: "left out"}
 NOT_USED = "not used"
 
 
 @dataclass(frozen=True, slots=True)
 class CurveInputs:
-    """The runs and the index with which a learning curve is measured. encoder: None if there is no dense index."""
+    """The runs with which a learning curve is measured, and the index that gives the semantic features. encoder: None
+    without such an index.
+    """
 
     train: str
     dev: str
@@ -93,7 +81,7 @@ def curve_inputs(
             "the same one"
         )
     if encoder is None:
-        encoder = next((name for name in dense_indexes(study) if _can_be_adapted(study, name)), None)
+        encoder = next((name for name in dense_indexes(study) if _gives_features(study, name)), None)
     return CurveInputs(*pairs[0], str(runs[pairs[0][0]]["retriever"]), encoder)
 
 
@@ -104,13 +92,13 @@ def _lexical_runs(runs: Mapping[str, Mapping[str, Any]], split: str) -> list[str
     return [name for name in reversed(of_split) if (kind := kinds[name]) is not None and kind.lexical]
 
 
-def _can_be_adapted(study: Study, encoder: str) -> bool:
+def _gives_features(study: Study, encoder: str) -> bool:
     manifest = study.parts("indexes")[encoder]
     return manifest.get("similarity") != "l2" and "vectors_of" not in manifest and encoder in study.settings.encoders
 
 
 class CurveBench:
-    """The lists, features and vectors that all points of a learning curve share. This class ensures that dev data is
+    """The lists and features that all points of a learning curve share. This class ensures that dev data is
     never used for training: `trainable` holds only ids of training questions, and training examples come only from
     `training_lists`.
     """
@@ -122,7 +110,6 @@ class CurveBench:
         self.train, self.dev = study.run(inputs.train), study.run(inputs.dev)
         self.settings = FeatureJudgeSettings(depth=min(20, self.train.hits.k, self.dev.hits.k), seed=seed)
         self.depth = min(trained_ranks(self.settings), self.train.hits.k, self.dev.hits.k)
-        self.adapter_settings = AdapterSettings(scale=20.0, weight_decay=0.0, held_out=0, seed=seed)
         self.trainable = set(trainable_questions(study, self.train))
 
     def report(self, activity: str) -> None:
@@ -133,10 +120,6 @@ class CurveBench:
     def held_out(self) -> set[str]:
         rows = self.study.questions.connection.execute("SELECT id FROM question WHERE split IN ('dev', 'test')")
         return {id for (id,) in rows}
-
-    @cached_property
-    def dense(self) -> Dense | None:
-        return None if self.inputs.encoder is None else Dense(self.study, self.inputs.encoder)
 
     def consensus(self, last_event: int) -> list[Consensus]:
         if last_event >= self.labels.last_event:
@@ -282,106 +265,6 @@ class CurveBench:
         of_relevance = scores[self.relevance.rows]
         first = np.argmax(np.where(np.isnan(of_relevance), -np.inf, of_relevance), axis=1)
         return rerank(hits, scores), self.relevance.relevant[np.arange(len(first)), first].astype(bool)
-
-    @cached_property
-    def _dev_vectors(self) -> np.ndarray:
-        assert self.dense is not None
-        texts = [question.text for question in self.relevance.questions]
-        return question_vectors(self.study, self.dense, texts, self.progress)
-
-    def adapter_successes(
-        self, lists: Lists, truth: np.ndarray, by_people: Mapping[str, Mapping[str, int]]
-    ) -> np.ndarray | None:
-        """Return for each dev question whether an adapter trained on the same questions finds an answer in its top 20,
-        (q',) bool; None if there is no index.
-
-        With fewer than ADAPTER_QUESTIONS questions, an adapter performs worse than the encoder alone, so none is
-        trained.
-        """
-        if self.inputs.encoder is None:
-            return None
-        positives, negatives = self._training_rows(lists, truth, by_people)
-        learnable = [i for i, row in enumerate(positives) if row]
-        if len(learnable) < ADAPTER_QUESTIONS:
-            return self.base_encoder_successes
-        assert self.dense is not None
-        texts = [lists.questions[i].text for i in learnable]
-        training_questions = TrainingQuestions(
-            question_vectors(self.study, self.dense, texts, self.progress),
-            pad_rows([positives[i] for i in learnable]),
-            pad_rows([negatives[i] for i in learnable]),
-        )
-        return self._map_successes(
-            learn_map(
-                training_questions, self.dense.vectors, self.dense.unit_length, self.adapter_settings, self.progress
-            ).map
-        )
-
-    def _training_rows(
-        self, lists: Lists, truth: np.ndarray, by_people: Mapping[str, Mapping[str, int]]
-    ) -> tuple[list[list[int]], list[list[int]]]:
-        """Return the rows of each question's positives and hard negatives, determined by gold passages, people's labels
-        and the list.
-        """
-        named = {passage for q in lists.questions for passage in (*q.gold, *by_people.get(q.id, {}))}
-        rows = self.study.corpus.ordinals(named) if named else {}
-        positives, negatives = [], []
-        for question, row, known in zip(lists.questions, lists.rows.tolist(), truth.tolist(), strict=True):
-            labels = by_people.get(question.id, {})
-            said = dict.fromkeys(question.gold, POSITIVE) | dict(labels)
-            roles = dict(zip(row, known, strict=True)) | {rows[p]: label for p, label in said.items() if p in rows}
-            positives.append(sorted(p for p, role in roles.items() if role == POSITIVE and p >= 0))
-            negatives.append(sorted(p for p, role in roles.items() if role == NEGATIVE and p >= 0))
-        return positives, negatives
-
-    @cached_property
-    def base_encoder_successes(self) -> np.ndarray | None:
-        """Return for each dev question whether the encoder without an adapter finds an answer in its top 20, (q',)
-        bool; from the encoder's run over dev, or else by a search.
-        """
-        if self.inputs.encoder is None:
-            return None
-        run = self._encoder_run()
-        if run is None:
-            return self._map_successes(None)
-        rows = np.array([run.row(question.id) for question in self.relevance.questions], np.int64)
-        return np.asarray(run.answers(self.rule)[rows, :SUCCESS_OF_ADAPTER].any(axis=1))
-
-    def _encoder_run(self) -> Run | None:
-        """Return a run of all measured questions that was made after the encoder's index and knows which hits contain
-        an answer; None if there is none, or if gold is what is measured.
-        """
-        index = self.study.parts("indexes")[str(self.inputs.encoder)]
-        ids = [question.id for question in self.relevance.questions]
-        for name, manifest in reversed(self.study.parts("runs").items()):
-            is_search = (manifest.get("kind"), manifest.get("retriever")) == ("dense", self.inputs.encoder)
-            if is_search and "own_passage" not in manifest and manifest["made"] >= index["made"]:
-                run = self.study.run(name)
-                is_deep = run.hits.k >= min(SUCCESS_OF_ADAPTER, len(self.study.corpus))
-                if is_deep and self.rule in run.rules and all(run.row(id) is not None for id in ids):
-                    return run if self.relevance.kind == "answers" else None
-        return None
-
-    def _map_successes(self, question_map: Any) -> np.ndarray:
-        """Return for each dev question whether the top 20 contain a relevant passage, (q',) bool. The questions are
-        mapped if `question_map` is given.
-        """
-        assert self.dense is not None
-        self.report("searching dev")
-        vectors = self._dev_vectors
-        if question_map is not None:
-            import torch
-
-            with torch.no_grad():
-                mapped_vectors = question_map(torch.from_numpy(vectors))
-                vectors = (
-                    torch.nn.functional.normalize(mapped_vectors, dim=1) if self.dense.unit_length else mapped_vectors
-                ).numpy()
-        rows = self.dense.search_vectors(vectors, min(SUCCESS_OF_ADAPTER, len(self.study.corpus))).ordinals
-        questions = self.relevance.questions
-        if self.relevance.kind == "gold":
-            return np.asarray(gold_matrix(self.study.corpus, rows, questions)[0].any(axis=1))
-        return np.asarray(match_run(self.study.corpus, questions, rows, self.rule, self.progress).any(axis=1))
 
     # What is kept
 

@@ -7,7 +7,7 @@ questions and pairs on which its figures are based.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -58,7 +58,6 @@ class CurveOutcome:
         model: the judge's model, "prior" without labels; None in older points without labels, whose list kept its
             order.
         reranker: Success@1.
-        adapter: Success@20; None without a dense index.
         answered, lost: dev questions with an answer at rank 1 now and not at the point before, and the reverse.
         run: the reranked run of dev
         run_before: that of the point before.
@@ -67,7 +66,6 @@ class CurveOutcome:
     questions: int
     model: str | None
     reranker: Share
-    adapter: Share | None
     answered: int
     lost: int
     run: str
@@ -92,7 +90,7 @@ class CurvePoint:
         new_labels, changed: labels since the point before, and training pairs whose role they changed.
         authors: the number of label events of each person since then.
         batches: batches that were finished.
-        base_reranker, base_adapter: the retriever and the encoder before learning.
+        base_reranker: the retriever before learning.
     """
 
     number: int
@@ -111,7 +109,6 @@ class CurvePoint:
     settings: dict[str, Any]
     relevance: str
     base_reranker: Share
-    base_adapter: Share | None
     scopes: dict[str, CurveOutcome]
     seconds: float
 
@@ -220,35 +217,22 @@ def finished_batches(study: Study) -> tuple[str, ...]:
 
 
 def _parse_point(manifest: dict[str, Any]) -> CurvePoint:
-    """Read a point. Entries added by a newer version are ignored."""
+    """Read a point. Entries of other versions, such as the adapter's figures of older ones, are ignored."""
 
-    def share_of(values: dict[str, Any] | None) -> Share | None:
-        return None if values is None else Share(**values)
-
-    def required_share(values: dict[str, Any]) -> Share:
-        return Share(**values)
+    def outcome(values: dict[str, Any]) -> CurveOutcome:
+        known = {name: values[name] for name in CurveOutcome.__dataclass_fields__}
+        return CurveOutcome(**known | {"reranker": Share(**values["reranker"])})
 
     known = {name: manifest[name] for name in CurvePoint.__dataclass_fields__ if name != "made"}
-    scopes = {
-        scope: CurveOutcome(
-            **{**each, "reranker": required_share(each["reranker"]), "adapter": share_of(each["adapter"])}
-        )
-        for scope, each in manifest["scopes"].items()
+    read = {
+        "made": manifest.get("made", ""),
+        "batches": tuple(manifest["batches"]),
+        "base_reranker": Share(**manifest["base_reranker"]),
+        "scopes": {scope: outcome(values) for scope, values in manifest["scopes"].items()},
     }
-    return CurvePoint(
-        **{
-            **known,
-            "made": manifest.get("made", ""),
-            "batches": tuple(manifest["batches"]),
-            "base_reranker": required_share(manifest["base_reranker"]),
-            "base_adapter": share_of(manifest["base_adapter"]),
-            "scopes": scopes,
-        }
-    )
+    return CurvePoint(**known | read)
 
 
 def as_json(points: list[CurvePoint]) -> str:
     """Return the points as JSON."""
-    from dataclasses import asdict
-
     return json.dumps([asdict(point) for point in points], indent=2)

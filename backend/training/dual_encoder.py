@@ -7,7 +7,6 @@ several processes: `torchrun --nproc-per-node 4 --no-python blindspot train dual
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -17,19 +16,18 @@ from typing import TYPE_CHECKING, Any
 from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import atomic_folder, read_object
+from blindspot.backend.core.manifest import read_object
 from blindspot.backend.core.settings import EncoderSettings, add_encoder, check_name
+from blindspot.backend.judges.judge import new_model_folder
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.backend.training.checkpoints import (
     TRAINING,
     TrainingFolders,
-    best_checkpoint,
-    copy_model,
     load_checkpoint,
     lock_model,
-    new_model_folder,
     readable_training_errors,
+    saved_model,
     set_schedule,
     training_arguments,
     training_device,
@@ -194,15 +192,14 @@ def _finished_but_unregistered(
         or about.get("settings", {}) | untracked != asdict(settings) | untracked
     ):
         return None
-    return TrainedDualEncoder(
-        name,
-        str(path.parent),
-        about["last_step"],
-        about["best_step"],
-        about[FIGURE],
-        about["seconds"],
-        about.get("passages_from_index", False),
-    )
+    return _trained(path.parent, about)
+
+
+def _trained(folder: Path, about: dict[str, Any]) -> TrainedDualEncoder:
+    """Return the main values of a finished model's training.json."""
+    steps, best_step, figure = (about[name] for name in ("last_step", "best_step", FIGURE))
+    from_index = about.get("passages_from_index", False)
+    return TrainedDualEncoder(folder.name, str(folder), steps, best_step, figure, about["seconds"], from_index)
 
 
 def initial_encoder_settings(study: Study, start: str) -> EncoderSettings:
@@ -352,30 +349,12 @@ class _Training:
 
 def _save_best(working_folder: Path, target: Path, template: str, tokens: int, description: dict) -> TrainedDualEncoder:
     """Write the best checkpoint to `target` (the last one if none was evaluated), and delete the working folder."""
-    kept = best_checkpoint(working_folder, FIGURE)
-    with atomic_folder(target) as building:
-        copy_model(kept.folder, building)
-        encoder = load_encoder(
-            EncoderSettings(model=str(building), passage_template=template, max_tokens=tokens), "cpu"
-        )
-        write_training_json(
-            building,
-            description
-            | {
-                **kept.facts(FIGURE),
-                "model_hash": encoder.model_hash,
-            },
-        )
-    shutil.rmtree(working_folder)
-    return TrainedDualEncoder(
-        target.name,
-        str(target),
-        kept.last_step,
-        kept.step,
-        kept.value,
-        description["seconds"],
-        description["passages_from_index"],
-    )
+    with saved_model(working_folder, target, FIGURE) as (best, building):
+        settings = EncoderSettings(model=str(building), passage_template=template, max_tokens=tokens)
+        model_hash = load_encoder(settings, "cpu").model_hash
+        about = description | best.facts(FIGURE) | {"model_hash": model_hash}
+        write_training_json(building, about)
+    return _trained(target, about)
 
 
 def _check_trial(study: Study, name: str, split: str = "dev", **_: object) -> None:

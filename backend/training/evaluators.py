@@ -42,30 +42,12 @@ def ranks_of_first_answer(
     return positive_ranks
 
 
-def measure_on_pool(
-    model: SentenceTransformer,
-    pool: Pool,
-    template: str,
-    similarity: str,
-    batch: int = 64,
-    passages: torch.Tensor | None = None,
-) -> dict[str, float]:
-    """Return `average_rank` over the pool, and `first`, the share of questions whose positive ranks first.
+class RankEvaluator(BaseEvaluator):
+    """An evaluator for the trainer over a fixed pool: `average_rank`, and `first`, the share of questions whose positive
+    ranks first.
 
     passages: the vectors of the pool's passages; None encodes them.
     """
-    questions = model.encode_query(
-        list(pool.questions), batch_size=batch, show_progress_bar=False, convert_to_tensor=True
-    )
-    if passages is None:
-        texts = [template.format(title=passage.title, text=passage.text) for passage in pool.passages]
-        passages = model.encode_document(texts, batch_size=batch, show_progress_bar=False, convert_to_tensor=True)
-    positive_ranks = ranks_of_first_answer(questions, passages.to(questions.device), pool.known_positives, similarity)
-    return {"average_rank": float(positive_ranks.mean()), "first": float((positive_ranks == 1).mean())}
-
-
-class RankEvaluator(BaseEvaluator):
-    """An evaluator for the trainer that computes the average rank over a fixed pool."""
 
     def __init__(self, pool: Pool, template: str, similarity: str, batch: int, passages: torch.Tensor | None = None):
         super().__init__()
@@ -76,7 +58,16 @@ class RankEvaluator(BaseEvaluator):
         self, model: BaseModel, output_path: str | None = None, epoch: float = -1, steps: int = -1
     ) -> dict[str, float]:
         assert isinstance(model, SentenceTransformer)
-        return measure_on_pool(model, self.pool, self.template, self.similarity, self.batch, self.passages)
+        pool = self.pool
+        how: dict[str, Any] = {"batch_size": self.batch, "show_progress_bar": False, "convert_to_tensor": True}
+        questions: torch.Tensor = model.encode_query(list(pool.questions), **how)
+        passages: Any = self.passages
+        if passages is None:
+            texts = [self.template.format(title=passage.title, text=passage.text) for passage in pool.passages]
+            passages = model.encode_document(texts, **how)
+        vectors = passages.to(questions.device)
+        positive_ranks = ranks_of_first_answer(questions, vectors, pool.known_positives, self.similarity)
+        return {"average_rank": float(positive_ranks.mean()), "first": float((positive_ranks == 1).mean())}
 
 
 def comparable_questions(pairs: Sequence[LabelledPair]) -> dict[str, list[int]]:

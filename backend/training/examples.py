@@ -17,6 +17,7 @@ import numpy as np
 
 from blindspot.backend.core.study import Study
 from blindspot.backend.training.distributed import world_size
+from blindspot.backend.training.training_settings import TrainingSettings
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import Refused
 from blindspot.db.records import Passage
@@ -102,22 +103,6 @@ def _passages_in_turn(passages: Sequence[Passage], count: int, epoch: int, seed:
     return tuple(shuffled[(epoch * count + i) % len(passages)] for i in range(count))
 
 
-class SampledSettings(Protocol):
-    """The settings for the number and size of a training's batches."""
-
-    @property
-    def batch(self) -> int: ...
-
-    @property
-    def steps(self) -> int | None: ...
-
-    @property
-    def epochs(self) -> float: ...
-
-    @property
-    def seed(self) -> int: ...
-
-
 @dataclass(frozen=True, slots=True)
 class BatchSampler:
     """The batches of a training: for each step and process, a batch of pairs (epoch, example number).
@@ -149,7 +134,7 @@ class BatchSampler:
             yield [(epoch, index) for index in order[place * self.batch : (place + 1) * self.batch]]
 
 
-def batch_sampler(examples: int, settings: SampledSettings, minimum: int = 1) -> BatchSampler:
+def batch_sampler(examples: int, settings: TrainingSettings, minimum: int = 1) -> BatchSampler:
     """Return the sampler of batches for all processes.
 
     Args:
@@ -303,10 +288,9 @@ class TrainingSetExamples:
 
     Args:
         hard: take only mined and people's negatives; otherwise random ones and other questions' gold as well.
-        first: maximum negatives of a question, the highest-ranked ones; None for all.
     """
 
-    def __init__(self, study: Study, training_set: TrainingSet, hard: bool = True, first: int | None = None):
+    def __init__(self, study: Study, training_set: TrainingSet, hard: bool = True):
         self._study = study
         self.ids: list[str] = []
         ordinals: list[np.ndarray] = []
@@ -315,7 +299,7 @@ class TrainingSetExamples:
         end = 0
         examples = training_set.examples(hard)
         while block := list(islice(examples, _BLOCK)):
-            chosen = [(*positives, *negatives[:first]) for _, positives, negatives in block]
+            chosen = [(*positives, *negatives) for _, positives, negatives in block]
             known = study.corpus.ordinals({pair.passage for pairs in chosen for pair in pairs})
             ordinals.append(np.array([known[pair.passage] for pairs in chosen for pair in pairs], np.int32))
             judged += (pair.source == "label" for pairs in chosen for pair in pairs)

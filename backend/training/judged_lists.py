@@ -8,7 +8,7 @@ and the others of the list, with the judge's scores as its teacher (`blindspot.b
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,9 +23,8 @@ from blindspot.backend.judges.feature_judge import (
     trainable_questions,
 )
 from blindspot.backend.judges.feature_model import NEGATIVE, POSITIVE, UNKNOWN
-from blindspot.backend.judges.judge import judge_kind_of
+from blindspot.backend.judges.judge import StoredJudge, judge_kind_of
 from blindspot.backend.judges.lists import QUESTIONS_PER_STEP, Lists, lists_of, refuse_other_retriever
-from blindspot.backend.judges.rerank import StoredScores
 from blindspot.backend.judges.settings import RERANK_DEPTH
 from blindspot.backend.training.distillation import CERTAIN, ScoringCost
 from blindspot.backend.training.examples import BatchSampler, Example, NegativeSampler, SampledExample
@@ -93,29 +92,36 @@ def judged_lists(study: Study, judge: str, run: str | None = None, progress: Pro
         Missing: no such judge or run, or a judge without scores. Refused: the judge learned from lists of another
         retriever, or says nothing of this run.
     """
-    kind = judge_kind_of(study, judge)
-    learned = FeatureJudge(study, judge) if kind.name == KIND else None
+    teacher = FeatureJudge(study, judge) if judge_kind_of(study, judge).name == KIND else StoredJudge(study, judge)
     if run is None:
-        if learned is None:
+        if not isinstance(teacher, FeatureJudge):
             raise Refused(f"name the run whose lists {judge!r} judged")
-        run = str(learned.about["run"])
+        run = str(teacher.about["run"])
     opened = study.run(run)
-    if learned is not None:
-        refuse_other_retriever(judge, learned.about["retriever"], opened)
-    score = _log_odds_of(StoredScores(study, judge)) if learned is None else _ranking_of(learned)
+    if isinstance(teacher, FeatureJudge):
+        refuse_other_retriever(judge, teacher.about["retriever"], opened)
     questions = study.questions.with_ids(trainable_questions(study, opened))
     parts = []
     for begin in range(0, len(questions), QUESTIONS_PER_STEP):
         if progress is not None:
             progress(begin, len(questions), f"judging lists with {judge}")
         lists = lists_of(opened, questions[begin : begin + QUESTIONS_PER_STEP], RERANK_DEPTH)
-        parts.append(sort_lists(lists.rows, with_known_labels(study, lists, score(lists))))
+        parts.append(sort_lists(lists.rows, with_known_labels(study, lists, _log_odds(teacher, lists))))
     known = np.concatenate([np.isfinite(log_odds[:, 0]) for _, log_odds in parts]) if parts else np.zeros(0, bool)
     if not known.any():
         raise Refused(f"judge {judge!r} has no score of a training question of {run!r}")
     rows, log_odds = (np.concatenate(each)[known] for each in zip(*parts, strict=True))
     kept = [question for question, here in zip(questions, known.tolist(), strict=True) if here]
     return JudgedLists(kept, rows, log_odds, judge, run)
+
+
+def _log_odds(judge: FeatureJudge | StoredJudge, lists: Lists) -> np.ndarray:
+    if isinstance(judge, FeatureJudge):
+        return judge.ranking_scores(judge.features(lists))
+    probabilities = judge.judge(lists)
+    with np.errstate(divide="ignore"):  # 0 and 1 are certain
+        log_odds: np.ndarray = np.log(probabilities) - np.log1p(-probabilities)
+    return log_odds
 
 
 def sort_lists(rows: np.ndarray, log_odds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -132,20 +138,6 @@ def with_known_labels(study: Study, lists: Lists, log_odds: np.ndarray) -> np.nd
     consensus = Labels(study.labels_path, read_only=True).consensus([question.id for question in lists.questions])
     apply_labels(study, lists, settled_labels(consensus), truth)
     return np.select([truth == POSITIVE, truth == NEGATIVE], [CERTAIN, -CERTAIN], np.clip(log_odds, -CERTAIN, CERTAIN))
-
-
-def _ranking_of(judge: FeatureJudge) -> Callable[[Lists], np.ndarray]:
-    return lambda lists: judge.ranking_scores(judge.features(lists))
-
-
-def _log_odds_of(judge: StoredScores) -> Callable[[Lists], np.ndarray]:
-    def log_odds(lists: Lists) -> np.ndarray:
-        probabilities = judge.judge(lists)
-        with np.errstate(divide="ignore"):  # 0 and 1 are certain
-            result: np.ndarray = np.log(probabilities) - np.log1p(-probabilities)
-        return result
-
-    return log_odds
 
 
 class ListExamples:

@@ -1,8 +1,7 @@
 """The learning curve: the effect of labels, measured on dev and updated within seconds after new labels.
 
-For each point, the feature judge and an adapter are trained on the labels so far. BM25's dev lists are reranked with
-the judge, and the dev questions are searched with the adapter. Only training questions are used for training, and dev
-questions only for measuring.
+For each point, the feature judge is trained on the labels so far, and BM25's dev lists are reranked with it. Only
+training questions are used for training, and dev questions only for measuring.
 """
 
 from __future__ import annotations
@@ -151,8 +150,7 @@ def _add(bench: CurveBench, reason: Reason, last_event: int, points: Sequence[Cu
     outcomes: dict[str, np.ndarray] = {}
     scopes: dict[str, CurveOutcome] = {}
     for scope in SCOPES:
-        scopes[scope], scope_figures = _learn_scope(bench, scope, by_people, number, before)
-        outcomes |= {f"{scope}_{name}": values for name, values in scope_figures.items()}
+        scopes[scope], outcomes[f"{scope}_reranker"] = _learn_scope(bench, scope, by_people, number, before)
     authors = bench.authors(0 if before is None else before.last_event, last_event)
     content = {
         "kind": "learning curve point",
@@ -168,12 +166,9 @@ def _add(bench: CurveBench, reason: Reason, last_event: int, points: Sequence[Cu
         "authors": authors,
         "batches": finished_batches(study),
         "inputs": bench.about,
-        "settings": {"seed": bench.seed, "judge": asdict(bench.settings), "adapter": asdict(bench.adapter_settings)},
+        "settings": {"seed": bench.seed, "judge": asdict(bench.settings)},
         "relevance": bench.relevance.kind,
         "base_reranker": asdict(share_with_interval(bench.relevance.relevant[:, 0], bench.units)),
-        "base_adapter": None
-        if bench.base_encoder_successes is None
-        else asdict(share_with_interval(bench.base_encoder_successes, bench.units)),
         "scopes": {scope: asdict(each) for scope, each in scopes.items()},
         "seconds": round(time.monotonic() - started, 1),
     }
@@ -192,32 +187,26 @@ def _learn_scope(
     by_people: Mapping[str, Mapping[str, int]],
     number: int,
     point_before: CurvePoint | None,
-) -> tuple[CurveOutcome, dict[str, np.ndarray]]:
-    """Train on the questions of one scope. Return the figures, and the dev questions on which reranker and adapter
-    succeed, (q,) bool each.
+) -> tuple[CurveOutcome, np.ndarray]:
+    """Train on the questions of one scope. Return the figures, and the dev questions on which the reranker succeeds,
+    (q,) bool.
     """
     lists, features, truth, answers = bench.training_lists(scope, by_people)
     ranker = bench.fit(lists, features, truth, answers)
     name = f"curve-{scope}-{number}"
     reordered, first = bench.rerank_dev_run(ranker)
     bench.keep_run(name, scope, reordered, number)
-    outcomes = {"reranker": first}
-    # The adapter of all questions has thousands of positives; labels change it by less than can be measured.
-    adapted = bench.adapter_successes(lists, truth, by_people) if scope == "judged" else None
-    if adapted is not None:
-        outcomes["adapter"] = adapted
     earlier = None if point_before is None else bench.stored_outcomes(point_before, scope)
     learned = CurveOutcome(
         questions=len(lists.questions),
         model=ranker.kind,
         reranker=share_with_interval(first, bench.units),
-        adapter=None if adapted is None else share_with_interval(adapted, bench.units),
         answered=0 if earlier is None else int((first & ~earlier).sum()),
         lost=0 if earlier is None else int((~first & earlier).sum()),
         run=name,
         run_before=None if point_before is None else point_before.scopes[scope].run,
     )
-    return learned, outcomes
+    return learned, first
 
 
 def _delete_old_runs(study: Study, points: Sequence[CurvePoint]) -> None:

@@ -15,9 +15,10 @@ from blindspot.backend.core.manifest import atomic_folder, write_json
 from blindspot.backend.core.model_files import open_model, readable_model
 from blindspot.backend.judges.feature_judge import labelled_lists
 from blindspot.backend.judges.feature_model import POSITIVE, UNKNOWN
+from blindspot.backend.judges.judge import new_model_folder
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judges.settings import FeatureJudgeSettings
-from blindspot.backend.training.checkpoints import new_model_folder, write_training_json
+from blindspot.backend.training.checkpoints import write_training_json
 from blindspot.backend.training.scoring import CALIBRATION, LabelledPair, calibrate, weights_hash
 from blindspot.db.errors import Refused
 

@@ -1,4 +1,6 @@
-"""Score passages with a trained cross-encoder: logits and probabilities of pairs, or all passages of a run."""
+"""Score passages with a trained cross-encoder: logits and probabilities of pairs, or all passages of a run. A
+cross-encoder is a kind of judge (see `blindspot.backend.judges.judge`).
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ import numpy as np
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_object
 from blindspot.backend.core.model_files import open_model, readable_model
+from blindspot.backend.core.study import Study
 from blindspot.backend.judges.calibration import (
     ProbabilityCalibration,
     brier_score,
@@ -22,6 +25,9 @@ from blindspot.backend.judges.calibration import (
     measure_thresholds,
     reliability,
 )
+from blindspot.backend.judges.judge import JUDGES, JudgeCard, JudgeKind
+from blindspot.backend.judges.lists import Lists, judge_lists, score_hits
+from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.progress import Progress
 from blindspot.backend.training.checkpoints import uses_bfloat16
 from blindspot.backend.training.training_settings import Precision
@@ -31,9 +37,7 @@ from blindspot.db.records import Passage
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
-    from blindspot.backend.core.study import Study
-
-CALIBRATION = "calibration.json"
+TRAINING, CALIBRATION = "training.json", "calibration.json"
 TEMPLATE = "{title} [SEP] {text}"
 PER_STEP = 8  # questions whose pairs are scored, and stored, together
 
@@ -133,7 +137,7 @@ class CrossEncoderScorer:
         """Open the scorer and check its folder. Raises Missing if it has no cross-encoder trained by Blindspot."""
         from sentence_transformers import CrossEncoder
 
-        about = read_object(folder / "training.json") if (folder / "training.json").is_file() else {}
+        about = read_object(folder / TRAINING) if (folder / TRAINING).is_file() else {}
         if about.get("kind") != "cross-encoder":
             raise Missing(f"{folder} holds no cross-encoder; train one with 'blindspot train cross-encoder'")
         self.name, self.about = folder.name, about
@@ -161,17 +165,6 @@ class CrossEncoderScorer:
         return self.probabilities(logits(self.model, pairs, batch, precision))
 
 
-def score(
-    model: CrossEncoderScorer | Path,
-    pairs: Sequence[tuple[str, Passage]],
-    device: str | None = None,
-    precision: Precision = "auto",
-) -> np.ndarray:
-    """Return the probabilities of (question, passage) pairs, (n,), by a model or its folder."""
-    scorer = model if isinstance(model, CrossEncoderScorer) else CrossEncoderScorer(model, device)
-    return scorer.score(pairs, precision=precision)
-
-
 def weights_hash(folder: Path) -> str:
     """Return the SHA-256 of the files that influence the scores."""
     whole = hashlib.sha256()
@@ -180,6 +173,34 @@ def weights_hash(folder: Path) -> str:
         with open(path, "rb") as file:
             whole.update(hashlib.file_digest(file, "sha256").digest())
     return whole.hexdigest()
+
+
+class CrossEncoderJudge:
+    """A trained cross-encoder as a `Judge`."""
+
+    def __init__(self, study: Study, scorer: CrossEncoderScorer):
+        self.study, self.scorer = study, scorer
+
+    @property
+    def name(self) -> str:
+        return self.scorer.name
+
+    @property
+    def calibrated(self) -> bool:
+        return self.scorer.calibrated
+
+    def judge(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
+        """Return (q, k) float64 probabilities; NaN where padded."""
+        probabilities = np.full(lists.rows.shape, np.nan)
+        for begin in range(0, len(lists.questions), PER_STEP):
+            if progress is not None:
+                progress(begin, len(lists.questions), f"judging passages with {self.name}")
+            block = slice(begin, begin + PER_STEP)
+            part = Lists(lists.questions[block], lists.rows[block], lists.scores[block])
+            probabilities[block] = score_hits(
+                self.study, part, lambda pairs: self.scorer.score([(question.text, p) for question, p in pairs])
+            )
+        return probabilities
 
 
 @job("score run", extras=("dense",))
@@ -193,12 +214,35 @@ def score_run(
     Raises:
         Missing: no such model or run.
     """
-    from blindspot.backend.judges.lists import judge_lists
-    from blindspot.backend.judges.scores import ScoreStore
-    from blindspot.backend.training.cross_encoder_judge import CrossEncoderJudge
-
     opened, scorer = study.run(run), CrossEncoderScorer(study.path("models", model), device)
     store = ScoreStore.create(study, model, scorer.calibrated, {"model_hash": scorer.about["model_hash"]})
     judge = CrossEncoderJudge(study, scorer).judge
     judged = judge_lists(study, store, opened, depth, judge, PER_STEP, progress=progress)
     return {"name": model, "run": run, "scored": judged["pairs"], "kept": len(store)}
+
+
+class CrossEncoderKind(JudgeKind):
+    name, title = "cross-encoder", "cross-encoder"
+    help = "a trained model that reads question and passage together"
+    run_job = staticmethod(score_run)
+
+    def cards(self, study: Study) -> list[JudgeCard]:
+        folder = study.path("models")
+        scored = study.parts("scores")
+        cards = []
+        for path in sorted(folder.glob(f"*/{TRAINING}")) if folder.is_dir() else []:
+            about = read_object(path)
+            if about.get("kind") != self.name:
+                continue
+            name, calibration = path.parent.name, path.parent / CALIBRATION
+            report = read_object(calibration) if calibration.is_file() else None
+            base_rate = None if report is None else report.get("base_rate")
+            learned_from = str(about.get("training_set") or "")
+            cards.append(JudgeCard(name, self.name, learned_from, report is not None, base_rate, name in scored))
+        return cards
+
+    def open(self, study: Study, name: str, device: str | None = None) -> CrossEncoderJudge:
+        return CrossEncoderJudge(study, CrossEncoderScorer(study.path("models", name), device))
+
+
+JUDGES.register(CrossEncoderKind())

@@ -19,7 +19,6 @@ UNIT_SCALE = 20.0  # for scores between -1 and 1, the library's own choice
 MIN_SCALE = 5.0  # below it, such scores leave almost no gradient
 LARGEST_SEED = 2**32 - 1  # NumPy's limit
 
-AdapterPositives = Literal["set", "answer_subject"]
 Precision = Literal["auto", "float32", "bfloat16"]
 
 
@@ -186,12 +185,6 @@ class CrossEncoderSettings(TrainingSettings):
     """Every setting of a cross-encoder's training. The defaults are RocketQA's, with a smaller batch."""
 
     tokens: int = Field(default=160, description="Maximum tokens of question + passage", ge=1)
-    head: Literal["own", "mean"] = Field(
-        default="own",
-        description=(
-            "What the score is read from; own: the model's own head (BERT: [CLS]); mean: the mean of the token vectors"
-        ),
-    )
     negatives: int = Field(
         default=4, description="Mined negatives of each positive (RocketQA: 4 on MS MARCO, 1 on NQ)", ge=0
     )
@@ -280,12 +273,6 @@ class AdapterSettings:
         json_schema_extra={"metavar": "JUDGE"},
     )
 
-    positives: AdapterPositives = Field(
-        default="set",
-        description="set: the training set's; answer_subject: also its mined passages that contain an answer and "
-        "name the "
-        "question's subject",
-    )
     steps: int | None = Field(
         default=None, description="Number of batches; default chosen on held-out training questions, else 200", ge=1
     )

@@ -32,6 +32,8 @@ from blindspot.backend.judging.priority import rank_group
 from blindspot.backend.training_sets.check_settings import CertificateSettings
 from blindspot.backend.training_sets.training_set import PAIRS, SOURCES, Role, Source, TrainingSet, is_mined
 from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.events import SETTLED
+from blindspot.db.judgements import labels_by_pair
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Queue
 
@@ -338,7 +340,7 @@ def _read_pairs(training_set: TrainingSet, role: Role) -> _Pairs:
 
 def _population(study: Study, training_set: TrainingSet) -> _Population:
     negatives, positives = _read_pairs(training_set, "negative"), _read_pairs(training_set, "positive")
-    labels = {(pair.question, pair.passage): pair.label or "open" for pair in Labels(study.labels_path).consensus()}
+    labels = labels_by_pair(Labels(study.labels_path).consensus())
     known, known_positives = negatives.rows_of_pairs(labels), positives.rows_of_pairs(labels)
     free, free_positives = negatives.without_rows(known), positives.without_rows(known_positives)
     return _Population(
@@ -357,7 +359,7 @@ def _drawing_chances(study: Study, population: _Population, store: ScoreStore | 
         return np.zeros(0), False
     if store is None:
         return np.full(count, np.nan), False
-    settled = {pair: label for pair, label in population.labels.items() if label in ("positive", "related", "negative")}
+    settled = {pair: label for pair, label in population.labels.items() if label in SETTLED}
     answer_of = {
         pair: answer
         for pairs in (population.negatives, population.positives)

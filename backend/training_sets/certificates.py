@@ -49,6 +49,7 @@ from blindspot.backend.training_sets.certificate_draws import (
 )
 from blindspot.backend.training_sets.training_set import PAIRS, TrainingSet
 from blindspot.db.errors import BadInput, Missing
+from blindspot.db.judgements import labels_by_pair
 from blindspot.db.labels import Labels
 
 SHOWN = 3  # changed labels that a withdrawal names
@@ -162,15 +163,14 @@ def certify(study: Study, name: str, at_most: float | None = None, store: bool =
         raise Missing(no_plan_message(name))
     if plan.pairs_sha256 != training_set.manifest["sha256"][PAIRS]:
         raise BadInput(f"the pairs of training set {name!r} changed since they were drawn; build another set")
-    found = _certificate_state(study, name, plan, plan.at_most if at_most is None else at_most)
-    if store and found.judged + found.known:
-        rests_on = {
-            "labels": [
-                [*pair, label] for pair, label in sorted(_labels_of_certificate(study, plan, found.judged).items())
-            ]
-        }
-        write_json(training_set.folder / FOLDER / STATED, {**found.as_json(), **rests_on})
-    return found
+    pairs = [*(draw[:2] for draw in (*plan.draws, *plan.positive_draws)), *plan.known_negatives, *plan.known_positives]
+    labels = _labels_of(study, pairs)
+    certificate = _certificate_state(study, name, plan, plan.at_most if at_most is None else at_most, labels)
+    if store and certificate.judged + certificate.known:
+        unused = {draw[:2] for draw in plan.draws[certificate.judged :]}
+        rests_on = [[*pair, label] for pair, label in sorted(labels.items()) if pair not in unused]
+        write_json(training_set.folder / FOLDER / STATED, {**certificate.as_json(), "labels": rests_on})
+    return certificate
 
 
 def stated_certificate(study: Study, training_set: TrainingSet) -> Certificate | None:
@@ -253,8 +253,9 @@ def sensitivity_sentence(certificate: Certificate) -> str:
     )
 
 
-def _certificate_state(study: Study, name: str, plan: CertificatePlan, at_most: float) -> Certificate:
-    labels = _labels_of(study, [*(draw[:2] for draw in (*plan.draws, *plan.positive_draws)), *_known_pairs(plan)])
+def _certificate_state(
+    study: Study, name: str, plan: CertificatePlan, at_most: float, labels: dict[PairId, str]
+) -> Certificate:
     n = _judged_draw_count(plan.draws, labels)
     hits = np.array([_is_false(labels[draw[:2]]) for draw in plan.draws[:n]], dtype=bool)
     cells = np.array([draw.cell for draw in plan.draws[:n]], np.int64)
@@ -293,7 +294,7 @@ def _certificate_state(study: Study, name: str, plan: CertificatePlan, at_most: 
         _further_draws(plan, at_most, hits, cells, after),
         Labels(study.labels_path, read_only=True).last_event,
         plan.pairs_sha256,
-        _labels_hash(_labels_of_pairs(labels, judged_pairs)),
+        text_sha256(json.dumps(sorted([*pair, labels.get(pair, "")] for pair in set(judged_pairs)))),
         missed=missed,
         of_positives=of_positives,
         cleaned_by=scores["model"] if scores else None,
@@ -361,10 +362,6 @@ def _correct_positives_bound(plan: CertificatePlan, known_labels: Sequence[str],
     return max(0.0, 1 - wrong / plan.positives)
 
 
-def _known_pairs(plan: CertificatePlan) -> list[PairId]:
-    return [*plan.known_negatives, *plan.known_positives]
-
-
 def _is_false(label: str) -> bool:
     """Return whether a negative with this label counts as false: it is labelled positive or not settled."""
     return label not in ("negative", "related")
@@ -379,24 +376,7 @@ def _labels_of(study: Study, pairs: Sequence[PairId] | dict[PairId, str]) -> dic
     """Return the label of each judged pair: "open" if people disagree or marked its question as bad."""
     wanted = set(pairs)
     store = Labels(study.labels_path, read_only=True)
-    labels: dict[PairId, str] = {
-        (pair.question, pair.passage): pair.label or "open"
-        for pair in store.consensus({question for question, _ in wanted})
-        if (pair.question, pair.passage) in wanted
-    }
+    known = labels_by_pair(store.consensus({question for question, _ in wanted}))
+    labels = {pair: label for pair, label in known.items() if pair in wanted}
     bad = set(store.bad_questions())
     return labels | {pair: "open" for pair in wanted if pair[0] in bad}
-
-
-def _labels_of_certificate(study: Study, plan: CertificatePlan, judged_count: int) -> dict[PairId, str]:
-    """Return the labels that a certificate is based on: those of the drawn pairs, and those known before the draw."""
-    pairs = [*(draw[:2] for draw in (*plan.draws[:judged_count], *plan.positive_draws)), *_known_pairs(plan)]
-    return _labels_of(study, pairs)
-
-
-def _labels_of_pairs(labels: dict[PairId, str], pairs: Sequence[PairId]) -> dict[PairId, str]:
-    return {pair: labels.get(pair, "") for pair in pairs}
-
-
-def _labels_hash(labels: dict[PairId, str]) -> str:
-    return text_sha256(json.dumps(sorted([*pair, label] for pair, label in labels.items())))

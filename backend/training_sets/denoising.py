@@ -285,13 +285,16 @@ def _decide_by_judge(
 
 
 def _judge_thresholds(study: Study, model: str) -> OwnThresholds:
-    from blindspot.backend.judges.feature_judge import judge_thresholds
+    from blindspot.backend.judges.feature_judge import feature_judge_manifest
     from blindspot.backend.judges.judge import stored_thresholds
 
     if (stored := stored_thresholds(study, model)) is not None:
         return OwnThresholds(*stored)
-    own = judge_thresholds(study, model)
-    return OwnThresholds(own.drop, own.add, own.add_with_answer, own.drop_with_answer or 0.0)
+    about = feature_judge_manifest(study, model)
+    drop, add, add_with_answer, drop_with_answer = (
+        about.get(key, {}).get("value") for key in ("drop", "add", "add_with_answer", "drop_with_answer")
+    )
+    return OwnThresholds(drop, add, add_with_answer, drop_with_answer or 0.0)
 
 
 def _decide_by_positive(

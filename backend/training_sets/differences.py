@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import heapq
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 
 from blindspot.backend.core.study import Study
 from blindspot.backend.training_sets.assemble import DENIED, NO_POSITIVE
 from blindspot.backend.training_sets.denoising import PEOPLE_REASONS, label_role
 from blindspot.backend.training_sets.training_set import Pair, Role, Source, TrainingSet
+from blindspot.db.judgements import labels_by_pair
 from blindspot.db.labels import Labels
 
 NOT_ASKED = "the question was not selected"
@@ -119,24 +122,11 @@ def _merged_groups(
     older_set: TrainingSet, newer_set: TrainingSet
 ) -> Iterator[tuple[str, list[Pair] | None, list[Pair] | None]]:
     """Yield (question, pairs before, pairs after) by question id; None for a set without the question."""
-    olds, news = older_set.groups(), newer_set.groups()
-    old, new = next(olds, None), next(news, None)
-    while old is not None and new is not None:
-        if old[0] < new[0]:
-            yield old[0], old[1], None
-            old = next(olds, None)
-        elif new[0] < old[0]:
-            yield new[0], None, new[1]
-            new = next(news, None)
-        else:
-            yield old[0], old[1], new[1]
-            old, new = next(olds, None), next(news, None)
-    while old is not None:
-        yield old[0], old[1], None
-        old = next(olds, None)
-    while new is not None:
-        yield new[0], None, new[1]
-        new = next(news, None)
+    olds = ((question, "old", pairs) for question, pairs in older_set.groups())
+    news = ((question, "new", pairs) for question, pairs in newer_set.groups())
+    for question, rows in groupby(heapq.merge(olds, news, key=itemgetter(0)), itemgetter(0)):
+        pairs_of = {side: pairs for _, side, pairs in rows}
+        yield question, pairs_of.get("old"), pairs_of.get("new")
 
 
 def _change_of_pair(
@@ -223,7 +213,7 @@ def new_labels(study: Study, training_set: TrainingSet) -> list[NewLabel]:
     used = training_set.manifest["inputs"]["labels"]
     labels = Labels(study.labels_path, read_only=True)
     then, now = (
-        {(pair.question, pair.passage): pair.label or "open" for pair in consensus}
+        labels_by_pair(consensus)
         for consensus in (labels.consensus_as_of(used["last_event"] if used["used"] else 0), labels.consensus())
     )
     changed = sorted(pair for pair in then.keys() | now.keys() if then.get(pair) != now.get(pair))

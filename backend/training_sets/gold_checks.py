@@ -46,6 +46,7 @@ from blindspot.backend.training_sets.check_settings import GoldCheck, Population
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 from blindspot.db.gold import GoldMatches
+from blindspot.db.judgements import labels_by_pair
 from blindspot.db.labels import Labels
 from blindspot.db.question_table import ids_of, take
 from blindspot.db.queue import Queue
@@ -342,7 +343,7 @@ def _estimate(study: Study, batches: Sequence[StoredCheck]) -> GoldEstimate:
     last, draws = batches[-1], [draw for each in batches for draw in each.draws]
     store = Labels(study.labels_path, read_only=True)
     asked = {draw.claim.question for draw in draws}
-    labels = {(pair.question, pair.passage): pair.label or "open" for pair in store.consensus(asked)}
+    labels = labels_by_pair(store.consensus(asked))
     bad = store.bad_questions().keys()
     outcomes = [outcome_of(draw.claim, labels, draw.claim.question in bad) for draw in draws]
     judged = next((place for place, outcome in enumerate(outcomes) if outcome == "waiting"), len(outcomes))

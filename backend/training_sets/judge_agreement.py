@@ -6,7 +6,7 @@ how reliable each of them is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,97 +77,66 @@ def judge_agreement(study: Study, run: str, model: str | None) -> JudgeAgreement
         Missing: the run does not exist, or that model has no scores.
     """
     opened = study.run(run)
-    known, missing = _PeopleLabels(study, opened), {}
-    if not known.labels:
-        missing[PEOPLE] = f"Nobody has judged a question of {run} yet; labels come from the Judge page"
+    labels: dict[str, dict[str, str]] = {}
+    for pair in Labels(study.labels_path, read_only=True).consensus(opened.question_ids):
+        if pair.label in VOTE_OF_LABEL:
+            labels.setdefault(pair.question, {})[pair.passage] = pair.label
     store = ScoreStore.open(study, model) if model is not None else None
-    scored = store.questions() if store is not None else set()
-    if store is None:
-        missing[CROSS_ENCODER] = "No model has scored passages here"
-    elif scored.isdisjoint(opened.question_ids):
-        missing[CROSS_ENCODER] = f"{model} has scored no question of {run}"
-    if not known.asked_with_answers:
-        missing[ANSWERS] = f"No question of {run} has answers to match"
-    judges = tuple(judge for judge in (PEOPLE, CROSS_ENCODER, ANSWERS) if judge not in missing)
-    return _gather_verdicts(study, opened, known, store, scored, judges, missing)
-
-
-class _PeopleLabels:
-    """Labels and answers of a run's questions."""
-
-    def __init__(self, study: Study, run: Run):
-        by_question: dict[str, dict[str, str]] = {}
-        for pair in Labels(study.labels_path, read_only=True).consensus(run.question_ids):
-            if pair.label in VOTE_OF_LABEL:
-                by_question.setdefault(pair.question, {})[pair.passage] = pair.label
-        self.labels = by_question
-        self.asked_with_answers = {
-            question.id for question in study.questions.with_ids(run.question_ids) if question.answers
-        }
-
-
-def _gather_verdicts(
-    study: Study,
-    run: Run,
-    people: _PeopleLabels,
-    store: ScoreStore | None,
-    scored_questions: set[str],
-    judges: tuple[str, ...],
-    missing_judges: dict[str, str],
-) -> JudgeAgreement:
-    ordinals, ids = run.hits.ordinals[:, :DEPTH], run.question_ids
-    answers = answer_matrix(study, run)[:, :DEPTH]
-    ids_wanted = set(ids)
-    for judge, spoke_of in (
-        (PEOPLE, people.labels.keys()),
-        (CROSS_ENCODER, scored_questions),
-        (ANSWERS, people.asked_with_answers),
-    ):
-        ids_wanted &= ids_wanted if judge in missing_judges else spoke_of
-    rows = [row for row, question in enumerate(ids) if question in ids_wanted] if len(judges) > 1 else []
-    parts: list[tuple] = []
-    for begin in range(0, len(rows), BLOCK):
-        block = rows[begin : begin + BLOCK]
-        scores = store.scores_of([ids[row] for row in block]) if store is not None and CROSS_ENCODER in judges else {}
-        named = {passage for row in block for passage in (*people.labels.get(ids[row], ()), *scores.get(ids[row], ()))}
-        at = study.corpus.ordinals(named)
-        for row in block:
-            judged = {at[passage]: label for passage, label in people.labels.get(ids[row], {}).items() if passage in at}
-            probabilities = {at[passage]: value for passage, value in scores.get(ids[row], {}).items() if passage in at}
-            parts += _pairs(row, ordinals[row].tolist(), judged, probabilities, answers[row].tolist(), judges)
-    columns = list(zip(*parts, strict=True)) or [()] * 6
-    labels: list[str | None] = list(columns[3])
-    n_hits = (ordinals >= 0).sum(0)
+    judged_by: dict[str, Collection[str]] = {
+        PEOPLE: labels.keys(),
+        CROSS_ENCODER: store.questions().intersection(opened.question_ids) if store is not None else (),
+        ANSWERS: {question.id for question in study.questions.with_ids(opened.question_ids) if question.answers},
+    }
+    why_missing = {
+        PEOPLE: f"Nobody has judged a question of {run} yet; labels come from the Judge page",
+        CROSS_ENCODER: f"{model} has scored no question of {run}" if store else "No model has scored passages here",
+        ANSWERS: f"No question of {run} has answers to match",
+    }
+    judges = tuple(judge for judge, questions in judged_by.items() if questions)
+    wanted = set(opened.question_ids).intersection(*(judged_by[judge] for judge in judges))
+    rows = [row for row, id in enumerate(opened.question_ids) if id in wanted] if len(judges) > 1 else []
+    columns = list(zip(*_pairs_with_all_votes(study, opened, rows, judges, labels, store), strict=True)) or [()] * 6
+    hits_by_rank = (opened.hits.ordinals[:, :DEPTH] >= 0).sum(0)
     return JudgeAgreement(
         judges,
-        missing_judges,
-        ids,
+        {judge: why for judge, why in why_missing.items() if judge not in judges},
+        opened.question_ids,
         np.array(columns[0], np.int32),
         np.array(columns[1], np.int32),
         np.array(columns[2], np.int32),
-        np.array([VOTE_OF_LABEL.get(label, SILENT) if label else SILENT for label in labels], np.int8),
-        np.array(columns[4], np.float64),
-        np.array(columns[5], np.int8),
-        labels,
-        np.pad(n_hits, (0, DEPTH - len(n_hits))),
+        people=np.array([VOTE_OF_LABEL.get(label, SILENT) for label in columns[3]], np.int8),
+        probabilities=np.array(columns[4], np.float64),
+        answers=np.array(columns[5], np.int8),
+        labels=list(columns[3]),
+        found=np.pad(hits_by_rank, (0, DEPTH - len(hits_by_rank))),
     )
 
 
-def _pairs(
-    row: int,
-    ordinals: list[int],
-    labels: dict[int, str],
-    probabilities: dict[int, float],
-    answers: list[bool],
-    judges: tuple[str, ...],
-) -> Iterable[tuple]:
-    """Yield (row, rank, ordinal, label, probability, answer) for each passage for which every judge gave a vote."""
-    for place, ordinal in enumerate(ordinals):
-        has_votes = (
-            ordinal >= 0
-            and (PEOPLE not in judges or ordinal in labels)
-            and (CROSS_ENCODER not in judges or ordinal in probabilities)
-        )
-        if has_votes:
-            answer = (YES if answers[place] else NO) if ANSWERS in judges else SILENT
-            yield row, place + 1, ordinal, labels.get(ordinal), probabilities.get(ordinal, np.nan), answer
+def _pairs_with_all_votes(
+    study: Study,
+    run: Run,
+    rows: Sequence[int],
+    judges: Collection[str],
+    labels: Mapping[str, Mapping[str, str]],
+    store: ScoreStore | None,
+) -> Iterator[tuple]:
+    """Yield (row, rank, ordinal, label, probability, answer) for each passage of the questions in some rows for which
+    every judge gave a vote. labels: by question and passage.
+    """
+    ordinals, ids, answers = run.hits.ordinals[:, :DEPTH], run.question_ids, answer_matrix(study, run)
+    for begin in range(0, len(rows), BLOCK):
+        block = rows[begin : begin + BLOCK]
+        scores = store.scores_of([ids[row] for row in block]) if store is not None and CROSS_ENCODER in judges else {}
+        said = {row: (labels.get(ids[row], {}), scores.get(ids[row], {})) for row in block}
+        at = study.corpus.ordinals({passage for both in said.values() for known in both for passage in known})
+        for row, both in said.items():
+            judged, scored = (
+                {at[passage]: value for passage, value in known.items() if passage in at} for known in both
+            )
+            for place, ordinal in enumerate(ordinals[row].tolist()):
+                has_votes = (PEOPLE not in judges or ordinal in judged) and (
+                    CROSS_ENCODER not in judges or ordinal in scored
+                )
+                if ordinal >= 0 and has_votes:
+                    answer = (YES if answers[row, place] else NO) if ANSWERS in judges else SILENT
+                    yield row, place + 1, ordinal, judged.get(ordinal), scored.get(ordinal, np.nan), answer

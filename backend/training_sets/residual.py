@@ -9,11 +9,11 @@ import numpy as np
 from blindspot.analysis.audit import Rate, rate
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_by_id
-from blindspot.backend.judging.audits import SETTLED, as_one_sample
-from blindspot.backend.judging.quality import labels_in_force
+from blindspot.backend.judging.audits import audited_candidates
 from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.events import SETTLED
+from blindspot.db.judgements import labels_by_pair
 from blindspot.db.labels import Labels
-from blindspot.db.queue import Candidate, Queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def residual_false_negatives(study: Study, training_set: TrainingSet) -> Residua
     People's labels remove only the judged false negatives from a set. The share is therefore estimated as if labels
     were not used.
     """
-    rows = _audited_pairs(study)
+    rows = audited_candidates(study)
     by_question: dict[str, set[str]] = {question: set() for question, _ in rows}
     unjudged = 0
     for question, pairs in training_set.groups():
@@ -47,10 +47,7 @@ def residual_false_negatives(study: Study, training_set: TrainingSet) -> Residua
     kept = [(question, each) for question, each in rows if each.passage in by_question[question]]
     if not kept:
         return None
-    consensus = {
-        (pair.question, pair.passage): pair.label
-        for pair in Labels(study.labels_path).consensus({question for question, _ in kept})
-    }
+    consensus = labels_by_pair(Labels(study.labels_path).consensus({question for question, _ in kept}))
     labels = [consensus.get((question, each.passage)) for question, each in kept]
     estimate = rate(
         np.array([label == "positive" for label in labels]),
@@ -60,23 +57,3 @@ def residual_false_negatives(study: Study, training_set: TrainingSet) -> Residua
         units=units_by_id(study, [question for question, _ in kept]),
     )
     return ResidualFalseNegatives(estimate, unjudged)
-
-
-def _audited_pairs(study: Study) -> list[tuple[str, Candidate]]:
-    """Return (question, candidate) of all audits as one sample, for questions whose sampled passages all have
-    labels.
-    """
-    queue, labels = Queue(study.labels_path), Labels(study.labels_path)
-    batches = [batch for batch in queue.batches() if not batch.practice]
-    drawn = [(batch.name, item) for batch in batches for item in queue.items(batch.name) if item.arm == "audit"]
-    if not drawn:
-        return []
-    drawn = as_one_sample(drawn, {batch.name: batch.settings for batch in batches})
-    done = {(event.batch, event.question, event.passage) for event in labels_in_force(labels.events())}
-    bad = labels.bad_questions()
-    return [
-        (item.question, candidate)
-        for name, item in drawn
-        if item.question not in bad and all((name, item.question, other.passage) in done for other in item.candidates)
-        for candidate in item.candidates
-    ]

@@ -112,7 +112,9 @@ def _dependents_by_record(study: Study, kind: str, name: str) -> Iterator[Depend
     for folder, words in _WORDS.items():
         for part, record in _read_records(study.folder / folder):
             if (folder, part) not in own and _mentions_part(record, name, _KEYS[kind]):
-                needs = kind == "model" and folder in ("models", "indexes") and _needs_model(record, name)
+                # an adapter for the model, a judge that uses its similarity, or an index that shares its vectors
+                needs = kind == "model" and folder in ("models", "indexes")
+                needs &= name in (record.get("vectors_of"), record.get("encoder"))
                 yield Dependent(words, part, folder, "needs" if needs else "names")
     for batch in Queue(study.labels_path).batches():
         if _mentions_part(batch.settings, name, _KEYS[kind]):
@@ -121,13 +123,6 @@ def _dependents_by_record(study: Study, kind: str, name: str) -> Iterator[Depend
         for each in _json_objects(study.folder / file):
             if _mentions_part(each, name, _KEYS[kind]):
                 yield Dependent(words, str(each.get("name", "")), "", "names")
-
-
-def _needs_model(record: dict[str, Any], name: str) -> bool:
-    """Return whether a model or an index needs the model: an adapter for it, a judge that uses its similarity, or an
-    index that shares its vectors.
-    """
-    return name in (record.get("vectors_of"), record.get("encoder"))
 
 
 def _read_records(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:

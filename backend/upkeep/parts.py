@@ -85,7 +85,7 @@ def rename(
         return
     check_name(new_name, kind_words(kind))
     _refuse_with_dependents(study, kind, old_name, "renamed", is_confirmed, exempt_kinds=("needs", "belongs"))
-    source, target = _folder(study, kind, old_name), _folder(study, kind, new_name)
+    source, target = (study.path(FOLDERS[kind], name) for name in (old_name, new_name))
     with ExitStack() as locks:
         for name in (old_name, new_name):
             locks.enter_context(
@@ -147,10 +147,6 @@ def _list_dependents(dependents: Sequence[Dependent]) -> str:
 def _refuse_taken(target: Path, kind: str, new_name: str) -> None:
     if target.exists():
         raise Refused(f"there is a {kind_words(kind)} {new_name!r} already; choose another name")
-
-
-def _folder(study: Study, kind: str, name: str) -> Path:
-    return study.path(FOLDERS[kind], name)
 
 
 def _write_name(folder: Path, old_name: str, new_name: str) -> None:

@@ -32,10 +32,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.gpu.results import Row
-from blindspot.backend.retrieval.exact.candidates import CandidateHits
 from blindspot.backend.retrieval.exact.exhaustive import PassageBlock
 from blindspot.backend.retrieval.exact.gpu import GROUP, GPUSearch, best_of_both, best_rows
 from blindspot.backend.retrieval.exact.products import CERTAIN, LEAST, STEP, UNIT
+from blindspot.backend.retrieval.exact.scores import CandidateHits
 from blindspot.backend.retrieval.search import ExactSearch
 from blindspot.db.errors import Refused
 from blindspot.db.records import Hits

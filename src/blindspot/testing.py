@@ -27,10 +27,10 @@ import numpy as np
 
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.formats.base import Format
-from blindspot.backend.judges.judge import JudgeKind
-from blindspot.backend.retrieval.retriever import Retriever, RetrieverKind
-from blindspot.backend.training_sets.denoising import DenoisingPolicy
-from blindspot.backend.training_sets.exports.base import ExportFormat
+from blindspot.backend.judges.judge import JUDGES, JudgeCard, JudgeKind
+from blindspot.backend.retrieval.retriever import RESERVED, RETRIEVERS, Retriever, RetrieverKind
+from blindspot.backend.training_sets.denoising import DenoisingPolicy, PassageEvidence, ScoreCeiling, Thresholds
+from blindspot.backend.training_sets.exports.base import ExportFormat, ExportRows
 from blindspot.db.errors import BadInput, BlindspotError
 from blindspot.db.records import Hits, Passage, Question
 
@@ -77,14 +77,13 @@ def _small_study(study: Study | None) -> Iterator[Study]:
     them.
     """
     from blindspot.backend.core.runs import write_run
-    from blindspot.backend.core.study import Study as AStudy
     from blindspot.db.corpus import CorpusWriter
 
     if study is not None:
         yield study
         return
     with tempfile.TemporaryDirectory(prefix="blindspot-check-") as folder:
-        made = AStudy.create(Path(folder) / "study")
+        made = Study.create(Path(folder) / "study")
         towns = [_TOWNS[i % len(_TOWNS)] for i in range(24)]
         passages = [
             Passage(f"p{i}", f"Arve Furset {i}", f"Arve Furset {i} was born in {town}. He wrote {i} songs.")
@@ -123,11 +122,9 @@ def check_retriever(kind: RetrieverKind, study: Study | None = None) -> None:
         PluginFault: the kind breaks a rule.
     """
     from blindspot.backend.core.declared import declared_settings
-    from blindspot.backend.retrieval.retriever import RESERVED
-    from blindspot.backend.retrieval.retriever import RetrieverKind as Kind
 
     rules = _Rules("retriever", getattr(kind, "name", kind))
-    rules.require(isinstance(kind, Kind), "it must be an instance of a subclass of RetrieverKind")
+    rules.require(isinstance(kind, RetrieverKind), "it must be an instance of a subclass of RetrieverKind")
     rules.check_name(kind)
     options = rules.call("options must be a class under @settings_class", declared_settings, kind.options)
     taken = [option for option in options if option in RESERVED]
@@ -141,11 +138,8 @@ def check_retriever(kind: RetrieverKind, study: Study | None = None) -> None:
         rules.require(names, "available(study) names no retriever of this study; give check_retriever one that has one")
         for name in names:
             rules.require(kind.owns(name), f"owns({name!r}) must be true, because available(study) names it")
-            chosen = rules.call(
-                f"options_of({name!r}) must be values of its options",
-                kind.options,
-                **kind.options_of(name),
-            )
+            rule = f"options_of({name!r}) must be values of its options"
+            chosen = rules.call(rule, kind.options, **kind.options_of(name))
             rules.require(kind.name_of(chosen) == name, f"name_of must be the inverse of options_of for {name!r}")
             retriever = rules.call("open(study, options) must open it", kind.open, opened, chosen, "cpu")
             _check_hits(rules, opened, retriever)
@@ -188,22 +182,13 @@ def _check_run(rules: _Rules, study: Study, kind: RetrieverKind, retriever: str)
     import shutil
 
     from blindspot.backend.retrieval.retrieve import retrieve
-    from blindspot.backend.retrieval.retriever import RETRIEVERS
 
     if kind.name not in RETRIEVERS:
         return  # the package is not installed beside Blindspot: what the command does cannot be tried
-    name, k = "blindspot-check", min(5, len(study.corpus))
-    run = rules.call(
-        f"'blindspot retrieve --with {kind.name}' must make a run",
-        retrieve,
-        study,
-        kind.name,
-        k=k,
-        name=name,
-        replace=True,
-        device="cpu",
-        **kind.options_of(retriever),
-    )
+    name = "blindspot-check"
+    settings = {"k": min(5, len(study.corpus)), "name": name, "replace": True, "device": "cpu"}
+    rule = f"'blindspot retrieve --with {kind.name}' must make a run"
+    run = rules.call(rule, retrieve, study, kind.name, **settings, **kind.options_of(retriever))
     try:
         manifest = run.manifest
         rules.require(kind.made(manifest), "made(manifest) must be true of a run that it made")
@@ -222,12 +207,10 @@ def check_judge(kind: JudgeKind, study: Study | None = None, run: str = _RUN) ->
     Raises:
         PluginFault: the kind breaks a rule.
     """
-    from blindspot.backend.judges.judge import JUDGES, JudgeCard
-    from blindspot.backend.judges.judge import JudgeKind as Kind
     from blindspot.backend.judges.lists import lists_of
 
     rules = _Rules("judge", getattr(kind, "name", kind))
-    rules.require(isinstance(kind, Kind), "it must be an instance of a subclass of JudgeKind, such as PairJudge")
+    rules.require(isinstance(kind, JudgeKind), "it must be an instance of a subclass of JudgeKind, such as PairJudge")
     rules.check_name(kind)
     with _small_study(study) as opened:
         cards = rules.call("cards(study) must not raise", kind.cards, opened)
@@ -331,32 +314,22 @@ def check_policy(policy: DenoisingPolicy) -> None:
     Raises:
         PluginFault: the policy breaks a rule.
     """
-    from blindspot.backend.training_sets.denoising import DenoisingPolicy as Policy
-    from blindspot.backend.training_sets.denoising import PassageEvidence, ScoreCeiling, Thresholds
     from blindspot.backend.training_sets.training_set import Role
 
     rules = _Rules("denoising policy", getattr(policy, "name", policy))
-    rules.require(isinstance(policy, Policy), "it must be a DenoisingPolicy")
+    rules.require(isinstance(policy, DenoisingPolicy), "it must be a DenoisingPolicy")
     rules.check_name(policy)
     rules.require("+" not in policy.name, "the name must hold no '+', which adds people's labels")
-    ceilings = (
-        [ScoreCeiling(value, from_run) for value, from_run in product((None, 0.5), (True, False))]
-        if policy.uses_ceiling
-        else [None]
-    )
+    ceilings: list[ScoreCeiling | None] = [None]
+    if policy.uses_ceiling:
+        ceilings = [ScoreCeiling(value, from_run) for value, from_run in product((None, 0.5), (True, False))]
     numbers = (None, 0.0, 0.4, 1.0)
     thresholds = Thresholds().filled(policy.own)
     for answer, score, probability, easy, ceiling in product(
         (None, True, False), numbers, numbers, (True, False), ceilings
     ):
         evidence = PassageEvidence(answer, score, probability, easy)
-        decision = rules.call(
-            f"decide must decide {evidence}",
-            policy.decide,
-            evidence,
-            thresholds,
-            ceiling,
-        )
+        decision = rules.call(f"decide must decide {evidence}", policy.decide, evidence, thresholds, ceiling)
         is_pair = isinstance(decision, tuple) and len(decision) == 2
         rules.require(is_pair, f"decide must return (role, reason); for {evidence} it returned {decision!r}")
         role, reason = decision
@@ -366,8 +339,7 @@ def check_policy(policy: DenoisingPolicy) -> None:
             policy.decide(evidence, thresholds, ceiling) == decision, f"it must decide {evidence} the same way twice"
         )
         rules.require(
-            role != "positive" or policy.proposes,
-            "a policy that makes positives must name their source in `proposes`",
+            role != "positive" or policy.proposes, "a policy that makes positives must name their source in `proposes`"
         )
 
 
@@ -379,11 +351,9 @@ def check_export(export: ExportFormat) -> None:
     """
     from blindspot.backend.training_sets.builder import build
     from blindspot.backend.training_sets.export_options import ExportOptions
-    from blindspot.backend.training_sets.exports.base import ExportFormat as Export
-    from blindspot.backend.training_sets.exports.base import ExportRows
 
     rules = _Rules("export", getattr(export, "name", export))
-    rules.require(isinstance(export, Export), "it must be an ExportFormat")
+    rules.require(isinstance(export, ExportFormat), "it must be an ExportFormat")
     rules.check_name(export)
     with _small_study(None) as study:
         built = build(study, "check", [_RUN], policy="answer_match")
@@ -392,12 +362,8 @@ def check_export(export: ExportFormat) -> None:
         for number in range(2):
             folder = study.folder.parent / f"export-{number}"
             folder.mkdir()
-            result = rules.call(
-                "write(folder, rows) must not raise",
-                export.write,
-                folder,
-                ExportRows(study, built, options),
-            )
+            rows = ExportRows(study, built, options)
+            result = rules.call("write(folder, rows) must not raise", export.write, folder, rows)
             is_pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], dict)
             rules.require(is_pair, "write must return ({file: number of rows}, notes)")
             counts, notes = result

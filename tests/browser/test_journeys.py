@@ -195,7 +195,7 @@ def test_keys_typed_into_a_field_are_text(tab, address):
 
 def test_plots_and_tables_are_saved_by_buttons(tab, address, study, tmp_path):
     """Each button saves a file of its kind, with the figures of the page."""
-    from blindspot.backend.evaluation.comparison_report import compare_runs
+    from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_with
 
     visit(tab, f"{address}relations?runs=bm25-dev,tiny-dev&view=frequency&k=5")
     begins = {
@@ -208,7 +208,7 @@ def test_plots_and_tables_are_saved_by_buttons(tab, address, study, tmp_path):
     for words, start in begins.items():
         assert saved_by(tab, words, tmp_path).startswith(start), words
     open_compare(tab, address)
-    made = compare_runs(study, "bm25-dev", "tiny-dev", 5, "relation")
+    made = compare_with(study, "bm25-dev", "tiny-dev", ComparisonOptions(k=5, by="relation"))
     assert saved_by(tab, "CSV", tmp_path).decode() == made.as_csv()
 
 

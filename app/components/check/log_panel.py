@@ -24,7 +24,7 @@ from blindspot.backend.checking.golden_sets import (
     log_precision,
 )
 from blindspot.backend.checking.jobs import draw_log_questions
-from blindspot.backend.checking.log_words import fact_lines, precision_words
+from blindspot.backend.checking.words import log_fact_lines, log_precision_words
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import quantity
@@ -39,7 +39,7 @@ def log_page(open_study: Study, name: str) -> None:
     with st.container(key="answer"):
         show(log_precision_sentence(open_study, found, sees))
         _next_step(open_study, found)
-    facts = [tag("li", f"{line[:1].upper()}{line[1:]}.") for line in fact_lines(log_facts(open_study))]
+    facts = [tag("li", f"{line[:1].upper()}{line[1:]}.") for line in log_fact_lines(log_facts(open_study))]
     fact_panel = div(
         tag("h2", "Seen at once"), tag("ul", *facts), tag("p", f"Log: {name}.", cls="convention"), cls="panel"
     )
@@ -75,7 +75,7 @@ def log_precision_sentence(open_study: Study, precision: LogPrecision | None, se
             "h1",
             f"{quantity(precision.judged, 'question')} of the sample {'is' if precision.judged == 1 else 'are'} judged.",
         )
-    return tag("h1", precision_words(precision))
+    return tag("h1", log_precision_words(precision))
 
 
 def _next_step(open_study: Study, precision: LogPrecision | None) -> None:

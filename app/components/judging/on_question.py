@@ -56,9 +56,8 @@ def judged(study: Study, question: Question, person: Person | None) -> Html:
     pairs = judging_stores(study).labels.consensus([question.id])
     if not pairs:
         return Html("")
-    ordinals = study.corpus.ordinals([pair.passage for pair in pairs])
-    titles = {passage.id: passage.title for passage in study.corpus.passages(list(ordinals.values()))}
-    rows = [_row(pair, titles.get(pair.passage, "")) for pair in pairs]
+    passages = study.corpus.by_id(pair.passage for pair in pairs)
+    rows = [_row(pair, passages[pair.passage].title if pair.passage in passages else "") for pair in pairs]
     return tag(
         "details",
         tag("summary", f"All labels: {quantity(len(pairs), 'passage')}"),

@@ -202,8 +202,7 @@ def _pairs(open_study: Study, changes: Sequence[Change]) -> list[Html]:
     questions = {
         each.id: each for each in open_study.questions.with_ids(sorted({change.question for change in changes}))
     }
-    rows = open_study.corpus.ordinals({change.passage for change in changes})
-    passages = {passage.id: passage for passage in open_study.corpus.passages(list(rows.values()))}
+    passages = open_study.corpus.by_id(change.passage for change in changes)
     return [_pair(change, questions[change.question], passages.get(change.passage)) for change in changes]
 
 

@@ -24,8 +24,8 @@ def pair_rows(
         question.id: question.text
         for question in open_study.questions.with_ids(sorted({question for question, *_ in pairs}))
     }
-    known = open_study.corpus.ordinals({passage for _, passage, *_ in pairs})
-    titles = {passage.id: passage.title or "untitled" for passage in open_study.corpus.passages(list(known.values()))}
+    passages = open_study.corpus.by_id(passage for _, passage, *_ in pairs)
+    titles = {id: passage.title or "untitled" for id, passage in passages.items()}
     return [
         tag(
             "tr",

@@ -3,7 +3,7 @@
 It is used for demonstrations and measurements. Its people, places, works and companies are invented. The article of an
 entity states its facts, and other articles repeat them in other words. Only one of these passages is the question's
 gold passage, so the others are planted false negatives; `questions_with_passages` lists all of them. `world` decides
-which facts are true and which articles state them, `prose` writes the passages, `language` contains the sentences.
+which facts are true and which articles state them, `prose` writes the passages from the sentences in `sentences.toml`.
 """
 
 from __future__ import annotations
@@ -21,23 +21,13 @@ import numpy as np
 from blindspot.analysis.accuracy import proportion
 from blindspot.backend.core.units import units_of
 from blindspot.backend.data.encyclopedia.language import SECOND_WORDINGS, TEMPLATES
-from blindspot.backend.data.encyclopedia.plan import BLIND_SPOT, LARGEST, PLAIN, SMALLEST, Edition, random_seed
+from blindspot.backend.data.encyclopedia.plan import BLIND_SPOT as BLIND_SPOT
+from blindspot.backend.data.encyclopedia.plan import LARGEST, PLAIN, SMALLEST, Edition, random_seed
 from blindspot.backend.data.encyclopedia.prose import article, notices
 from blindspot.backend.data.encyclopedia.world import World
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import Refused
 from blindspot.db.records import Passage, Question
-
-__all__ = [
-    "BLIND_SPOT",
-    "DATASET",
-    "PLAIN",
-    "SECOND_DATASET",
-    "Edition",
-    "Encyclopedia",
-    "measure_encyclopedia",
-    "write_encyclopedia",
-]
 
 DATASET, SECOND_DATASET = "encyclopedia", "encyclopedia-second-wording"
 TRAIN_SHARE, DEV_SHARE = 0.4, 0.3  # of the entities; the rest is test

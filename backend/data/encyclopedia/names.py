@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from random import Random
 
 from blindspot.backend.data.encyclopedia import words
@@ -108,7 +109,7 @@ class Titles:
     titles, so that titles are similar to each other at any size of the collection.
     """
 
-    def __init__(self, forms: tuple[str, ...], count: int, random: Random):
+    def __init__(self, forms: Sequence[str], count: int, random: Random):
         self.forms = forms
         members = len(words.SERIES_NUMBERS) if "{number}" in forms[0] else 1
         titles = count / members / CROWDING

@@ -6,12 +6,21 @@ pronoun could mean, the next sentence names its subject.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 
-from blindspot.backend.data.encyclopedia.asides import FILLERS, FOLLOWING, FRAMES, MENTIONS, QUALITIES, SEASONS
-from blindspot.backend.data.encyclopedia.language import CLAUSES, LEADS, OWN
+from blindspot.backend.data.encyclopedia.language import (
+    CLAUSES,
+    FILLERS,
+    FOLLOWING,
+    FRAMES,
+    LEADS,
+    MENTIONS,
+    OWN,
+    QUALITIES,
+    SEASONS,
+)
 from blindspot.backend.data.encyclopedia.names import with_article
 from blindspot.backend.data.encyclopedia.plan import random_seed
 from blindspot.backend.data.encyclopedia.world import ANSWERED_BY, Entity, World, covers_at_length
@@ -40,9 +49,9 @@ PERSON_OBJECTS = frozenset("P26 P40 P50 P170 P175 P112 P127".split())  # relatio
 NAME, SHORT, PRONOUN = "name", "short", "pronoun"  # how a sentence may refer to its subject
 
 
-def _forms_with_name(forms: tuple[str, ...]) -> tuple[str, ...]:
+def _forms_with_name(forms: Sequence[str]) -> list[str]:
     """Return the forms that name their subject. They are needed where "the author was ..." would be ambiguous."""
-    return tuple(form for form in forms if any(subject in form for subject in ("{S}", "{s}", "{P}", "{p}", "{o}")))
+    return [form for form in forms if any(subject in form for subject in ("{S}", "{s}", "{P}", "{p}", "{o}"))]
 
 
 OWN_NAMING_FORMS = {item: _forms_with_name(forms) for item, forms in OWN.items()}

@@ -18,7 +18,6 @@ from typing import Any
 from blindspot.backend.core.registry import Registry, instance_check
 from blindspot.backend.data.formats.archive import is_tar
 from blindspot.backend.data.formats.base import Format, Head
-from blindspot.backend.data.formats.fields import FieldError, parse_object
 from blindspot.backend.data.formats.streams import first_bytes
 from blindspot.db.errors import BadInput, Refused
 
@@ -90,7 +89,7 @@ def find_format(path: str | Path, kind: str, name: str | None = None) -> Format:
         raise BadInput("the header must name two columns: entity and count", path, 1)
     from blindspot.backend.data.table_files import column_names
 
-    columns = start.table or _first_object_fields(start)
+    columns = start.table or tuple(start.record)
     if columns and kind in _COLUMN:
         raise BadInput(
             f"has the columns {column_names(columns)}; say which are read: --format table --set {_COLUMN[kind]}=COLUMN",
@@ -168,14 +167,6 @@ def _file_head(path: Path) -> Head:
         with suppress(BadInput):  # another format may read it
             table = tuple(columns_of(path))
     return Head(path, folder=False, tar=is_tar(start), text=text, table=table)
-
-
-def _first_object_fields(start: Head) -> tuple[str, ...]:
-    """Return the fields of the first object of a JSON-lines file; () for other files."""
-    try:
-        return tuple(parse_object(start.first_line)) if start.start == "{" else ()
-    except FieldError:
-        return ()
 
 
 def _folder_contents(start: Head) -> str:

@@ -24,26 +24,17 @@ Cut = Callable[[str], Iterator[str]]
 
 
 def recognise(file_head: Head) -> bool:
-    try:
-        record = fields.parse_object(file_head.first_line)
-    except fields.FieldError:
-        cut_short = len(file_head.first_line) == len(file_head.text)
-        named = '"id"' in file_head.text or '"_id"' in file_head.text
-        return (
-            cut_short
-            and file_head.text.startswith(('{"title"', '{"text"'))
-            and not named
-            and '"question"' not in file_head.text
-        )
-    return {"title", "text"} <= set(record) and not {"id", "_id", "question", "answers", "gold", "split"} & set(record)
+    record = set(file_head.record)
+    if not record:
+        named = any(name in file_head.text for name in ('"id"', '"_id"', '"question"'))
+        return file_head.is_cut_short and file_head.text.startswith(('{"title"', '{"text"')) and not named
+    return {"title", "text"} <= record and not {"id", "_id", "question", "answers", "gold", "split"} & record
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
     cut = block_splitter({**SETTINGS, **options.settings})
 
     def blocks(line: int, text: str) -> list[Row]:
-        if has_invalid_utf8(text):
-            raise fields.FieldError("this line contains bytes that are not UTF-8")
         record = fields.parse_object(text)
         id = fields.identifier(record, "id", "_id", required=False) or str(line)
         title, body = fields.text(record, "title", ""), fields.required_text(record, "text")

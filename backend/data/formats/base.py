@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
+from blindspot.backend.data.formats.fields import MAX_INTEGER, FieldError, parse_object
 from blindspot.backend.data.formats.streams import has_invalid_utf8
 from blindspot.backend.text.answers import has_tokens, pattern_fault
 from blindspot.db.corpus import Row, pack_text
@@ -23,9 +24,13 @@ from blindspot.db.records import SPLITS, Question, Split
 MAX_ID = 256
 MAX_TEXT = 1_000_000  # characters; a DPR passage has about 650
 _SPLITS: dict[str, Split] = {split: split for split in get_args(Split)}
-MAX_INTEGER = 2**63 - 1
 MAX_INSIDE = 10_000  # files of a folder by which formats recognise it
-SPLIT_NAMES = {"train": "train", "dev": "dev", "validation": "dev", "valid": "dev", "val": "dev", "test": "test"}
+SPLIT_NAMES = {
+    "train": "train",
+    "test": "test",
+    "eval": "test",
+    **dict.fromkeys(("dev", "validation", "valid", "val"), "dev"),
+}
 _BAD_IN_ID = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 
 
@@ -50,6 +55,19 @@ class Head:
     @property
     def first_line(self) -> str:
         return self.text.partition("\n")[0].removesuffix("\r")
+
+    @cached_property
+    def record(self) -> dict[str, Any]:
+        """The first line as a JSON object; {} if it is not one."""
+        try:
+            return parse_object(self.first_line)
+        except FieldError:
+            return {}
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether the first line is longer than the head."""
+        return len(self.first_line) == len(self.text)
 
     @property
     def columns(self) -> list[str]:
@@ -379,6 +397,19 @@ def question_fault(question: Question) -> str | None:
     if message is None and question.split not in SPLITS:
         return f"the split is {question.split!r}; it must be one of {', '.join(SPLITS)}"
     return message
+
+
+def split_of(path: Path, options: Options) -> Split:
+    """Return the split of the options, or else the last one that the file name contains, as "NQ-open.train-dev.jsonl"
+    is the dev part of train.
+
+    Raises BadInput if there is none.
+    """
+    named = [SPLIT_NAMES[word] for word in re.split(r"[._-]", path.name.lower()) if word in SPLIT_NAMES]
+    split = options.split or (named[-1] if named else None)
+    if split is None:
+        raise BadInput("the file name does not give the split; use --split train, dev or test", path)
+    return as_split(split)
 
 
 def as_split(name: str) -> Split:

@@ -9,11 +9,9 @@ instead, in the folders corpus, queries and qrels (or data).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from blindspot.backend.data.formats import fields, passage_jsonl, tables
 from blindspot.backend.data.formats.base import (
@@ -26,10 +24,11 @@ from blindspot.backend.data.formats.base import (
     PassageBatch,
     Qrel,
     WriteResult,
+    as_split,
     gold_and_judgements,
     question_fault,
 )
-from blindspot.backend.data.formats.files import open_atomically
+from blindspot.backend.data.formats.files import write_json_lines, write_lines
 from blindspot.backend.data.formats.question_jsonl import file_stem
 from blindspot.backend.data.table_files import TableRow, binary_kind, rows_of
 from blindspot.db.errors import BadInput
@@ -46,27 +45,13 @@ def recognise_folder(file_head: Head) -> bool:
 def recognise_queries(file_head: Head) -> bool:
     if file_head.folder:
         return bool(_text_files(file_head.path, "queries"))
-    try:
-        record = fields.parse_object(file_head.first_line)
-    except fields.FieldError:
-        return False
-    return {"_id", "text"} <= set(record) and not {
-        "title",
-        "answers",
-        "gold",
-        "split",
-        "relation",
-        "set",
-        "subject",
-    } & set(record)
+    other_fields = {"title", "answers", "gold", "split", "relation", "set", "subject"}
+    return {"_id", "text"} <= set(file_head.record) and not other_fields & set(file_head.record)
 
 
 def recognise_qrels(file_head: Head) -> bool:
     if file_head.start == "{":
-        try:
-            return set(HEADER) <= set(fields.parse_object(file_head.first_line))
-        except fields.FieldError:
-            return False
+        return set(HEADER) <= set(file_head.record)
     return tuple(name.strip().lower() for name in file_head.columns) == HEADER
 
 
@@ -171,40 +156,30 @@ def _question_of_row(
     row: TableRow, dataset: str, known_places: _Judgements | None, options: Options
 ) -> ImportedQuestion:
     id = fields.identifier(row.values, "_id", "id")
-    split: Any = options.split if known_places is None else known_places.splits.get(id, "unlabelled")
+    split = options.split if known_places is None else known_places.splits.get(id, "unlabelled")
     judged = () if known_places is None else known_places.of_question.get(id, {}).values()
     gold, judgements = gold_and_judgements(judged, options.gold)
-    question = Question(id, fields.required_text(row.values, "text"), dataset=dataset, split=split, gold=gold)
+    question = Question(
+        id, fields.required_text(row.values, "text"), dataset=dataset, split=as_split(split or ""), gold=gold
+    )
     if message := question_fault(question):
         raise fields.FieldError(message)
     return ImportedQuestion(question, row.path, row.line, judgements=judgements)
 
 
 def write_corpus(path: Path, passages: Iterable[Passage]) -> WriteResult:
-    return _write_json_lines(path, ({"_id": p.id, "title": p.title, "text": p.text, "metadata": {}} for p in passages))
+    records = ({"_id": p.id, "title": p.title, "text": p.text, "metadata": {}} for p in passages)
+    return WriteResult(write_json_lines(path, records))
 
 
 def write_queries(path: Path, questions: Iterable[Question]) -> WriteResult:
-    return _write_json_lines(path, ({"_id": q.id, "text": q.text, "metadata": {}} for q in questions))
+    records = ({"_id": q.id, "text": q.text, "metadata": {}} for q in questions)
+    return WriteResult(write_json_lines(path, records))
 
 
 def write_qrels(path: Path, judgements: Iterable[tuple[str, str, int]]) -> WriteResult:
-    rows = 0
-    with open_atomically(path) as file:
-        file.write("\t".join(HEADER) + "\n")
-        for question_id, passage_id, value in judgements:
-            file.write(f"{question_id}\t{passage_id}\t{value}\n")
-            rows += 1
-    return WriteResult(rows)
-
-
-def _write_json_lines(path: Path, records: Iterable[dict[str, Any]]) -> WriteResult:
-    rows = 0
-    with open_atomically(path) as file:
-        for record in records:
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
-            rows += 1
-    return WriteResult(rows)
+    rows = ("\t".join(map(str, row)) for row in judgements)
+    return WriteResult(write_lines(path, chain(["\t".join(HEADER)], rows)) - 1)
 
 
 FORMATS = [

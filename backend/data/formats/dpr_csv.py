@@ -22,7 +22,7 @@ from blindspot.backend.data.formats.base import (
     ImportedQuestion,
     Options,
     WriteResult,
-    as_split,
+    split_of,
 )
 from blindspot.backend.data.formats.files import one_line, open_atomically
 from blindspot.backend.data.formats.question_jsonl import file_stem
@@ -45,7 +45,7 @@ def recognise(file_head: Head) -> bool:
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
-    dataset, split = options.dataset or file_stem(path), options.split or _split_in_name(path)
+    dataset, split = options.dataset or file_stem(path), split_of(path, options)
     prefix = "-".join(dataset.split())
 
     def question_of(line: int, text: str) -> Question:
@@ -55,19 +55,10 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
             text=question.replace("\u2019", "'"),
             answers=_parse_answers(answers),
             dataset=dataset,
-            split=as_split(split),
+            split=split,
         )
 
     yield from read_question_lines(path, numbered_lines(ByteSource(path)), question_of)
-
-
-def _split_in_name(path: Path) -> str:
-    """Return the split that the file name contains, as in DPR's nq-dev.qa.csv."""
-    parts = path.name.lower().replace("-", ".").replace("_", ".").split(".")
-    splits = [split for split in ("train", "dev", "test") if split in parts]
-    if len(splits) != 1:
-        raise BadInput("the file name does not give the split; use --split train, dev or test", path)
-    return splits[0]
 
 
 def _split_columns(line: str) -> list[str]:

@@ -38,8 +38,8 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[RunEntry | BadIn
             yield BadInput(str(error), path, line)
 
 
-def write_results(path: str | Path, entries: Iterable[tuple[Question, Retrieved]]) -> int:
-    """Write the entries one at a time, so that memory stays small. Return the number of questions."""
+def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) -> WriteResult:
+    """Write the entries one at a time, so that memory stays small."""
     count = 0
     with open_atomically(path) as file:
         file.write("[")
@@ -48,11 +48,7 @@ def write_results(path: str | Path, entries: Iterable[tuple[Question, Retrieved]
             json.dump(_entry(question, retrieved), file, ensure_ascii=False)
             count += 1
         file.write("\n]\n")
-    return count
-
-
-def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) -> WriteResult:
-    return WriteResult(write_results(path, entries), unit="question")
+    return WriteResult(count, unit="question")
 
 
 def _entry(question: Question, hits: Retrieved) -> dict[str, Any]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from typing import Any, Literal, overload
 
-from blindspot.backend.data.formats.base import MAX_INTEGER
+from blindspot.backend.data.formats.streams import has_invalid_utf8
+
+MAX_INTEGER = 2**63 - 1
 
 
 class FieldError(ValueError):
@@ -13,7 +16,11 @@ class FieldError(ValueError):
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """Parse a JSON object. Raises FieldError for invalid JSON and for other values."""
+    """Parse a JSON object, such as a line of a file. Raises FieldError for bytes that are not UTF-8, invalid JSON and
+    other values.
+    """
+    if not text.isascii() and has_invalid_utf8(text):
+        raise FieldError("this line contains bytes that are not UTF-8")
     value = parse(text)
     if not isinstance(value, dict):
         raise FieldError(f"this is {type_in_words(value)}, not a JSON object")
@@ -30,6 +37,17 @@ def parse(text: str) -> Any:
         raise FieldError(f"this is not JSON ({error.msg}, character {error.pos + 1})") from None
     except ValueError as error:  # a number with thousands of digits
         raise FieldError(f"this JSON cannot be read ({str(error).partition(';')[0]})") from None
+
+
+def parse_structured_text(value: Any) -> Any:
+    """Parse a text that is JSON or a printed Python list or dict. Other values are returned unchanged."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        for parser in (json.loads, ast.literal_eval):
+            try:
+                return parser(value.strip())
+            except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+                continue
+    return value
 
 
 @overload

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from blindspot.db.backup import sync_to_disk
 from blindspot.db.errors import Refused
@@ -40,3 +41,18 @@ def open_atomically(path: str | Path) -> Iterator[TextIO]:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def write_lines(path: str | Path, lines: Iterable[str]) -> int:
+    """Write lines as `open_atomically` does. Return their number."""
+    rows = 0
+    with open_atomically(path) as file:
+        for line in lines:
+            file.write(f"{line}\n")
+            rows += 1
+    return rows
+
+
+def write_json_lines(path: str | Path, records: Iterable[Mapping[str, Any]]) -> int:
+    """Write objects as JSON lines. Return their number."""
+    return write_lines(path, (json.dumps(record, ensure_ascii=False) for record in records))

@@ -24,18 +24,8 @@ from blindspot.db.names import check_display_name
 HEADER = (*COLUMNS, "split")
 _WHOLE = {"number", "part", "undoes", "practice", "blind", "rank", "milliseconds"}
 _REAL = {"score", "suggestion", "inclusion_probability", "client_time", "server_time"}
-_NEEDED = {
-    "number",
-    "gesture",
-    "part",
-    "kind",
-    "question",
-    "annotator",
-    "practice",
-    "blind",
-    "guideline_version",
-    "server_time",
-}
+_CELL_READERS: dict[str, Callable[[str], Any]] = {**dict.fromkeys(_WHOLE, int), **dict.fromkeys(_REAL, float)}
+_NEEDED = {*"number gesture part kind question annotator practice blind guideline_version server_time".split()}
 MAX_LINE = 4 << 20  # characters; a note of a whole page has 4,000
 _LARGEST = 2**63 - 1
 
@@ -100,11 +90,10 @@ def _read_json(path: Path) -> Iterator[EventLine | EventProblem]:
             except (ValueError, RecursionError):
                 yield EventProblem(line, "this is not JSON")
                 continue
-            yield (
-                _event_of_line(line, value)
-                if isinstance(value, dict)
-                else EventProblem(line, "this is not a JSON object")
-            )
+            if isinstance(value, dict):
+                yield _event_of_line(line, value)
+            else:
+                yield EventProblem(line, "this is not a JSON object")
 
 
 def _read_csv(path: Path) -> Iterator[EventLine | EventProblem]:
@@ -129,15 +118,7 @@ def _csv_line(line: int, header: list[str], row: list[str]) -> EventLine | Event
     value: dict[str, Any] = {}
     for name, cell in zip(header, row, strict=True):
         try:
-            value[name] = (
-                None
-                if cell == ""
-                else int(cell)
-                if name in _WHOLE
-                else float(cell)
-                if name in _REAL
-                else plain_cell(cell)
-            )
+            value[name] = None if cell == "" else _CELL_READERS.get(name, plain_cell)(cell)
         except ValueError:
             return EventProblem(line, f"{name} is {cell[:40]!r}; it must be a number")
     return _event_of_line(line, value)
@@ -163,11 +144,9 @@ def _parse_event(value: dict[str, Any]) -> EventRow:
         for name in COLUMNS
     }
     event = EventRow(**columns)
-    choices = (
-        ()
-        if event.passage is None or event.kind == "undo"
-        else (Choice(event.passage, event.label, event.run, event.rank, event.score, event.suggestion),)
-    )
+    choices: tuple[Choice, ...] = ()
+    if event.passage is not None and event.kind != "undo":
+        choices = (Choice(event.passage, event.label, event.run, event.rank, event.score, event.suggestion),)
     if event.label is not None and event.kind not in LABELLING:
         raise BadInput(f"an event of the kind {event.kind!r} has no label")
     validate(

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from blindspot.backend.data.formats.base import MAX_INTEGER, NO_OPTIONS, Format, Head, Options, text_fault
+from blindspot.backend.data.formats.base import NO_OPTIONS, Format, Head, Options, text_fault
+from blindspot.backend.data.formats.fields import MAX_INTEGER
 from blindspot.backend.data.formats.streams import ByteSource, numbered_lines
 from blindspot.db.errors import BadInput
 

@@ -22,8 +22,8 @@ from blindspot.backend.data.formats.base import (
     Row,
     RunEntry,
     WriteResult,
-    as_split,
     id_fault,
+    split_of,
 )
 from blindspot.backend.data.formats.contexts import group_by_question
 from blindspot.backend.data.formats.dpr_results import Retrieved
@@ -35,9 +35,7 @@ from blindspot.backend.data.formats.question_lines import read_question_lines
 from blindspot.backend.data.formats.streams import ByteSource, has_invalid_utf8, numbered_lines
 from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.errors import BadInput
-from blindspot.db.records import SPLITS, Passage, Question
-
-_SPLITS = {"train": "train", "dev": "dev", "eval": "test", "test": "test"}
+from blindspot.db.records import Passage, Question
 
 
 def recognise_texts(file_head: Head) -> bool:
@@ -71,17 +69,13 @@ def _parse_passage(line: int, text: str) -> list[Row]:
 
 def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
     """Read questions. The split comes from the options or the file name (queries.dev.small.tsv; eval is test)."""
-    splits = [_SPLITS[part] for part in path.name.lower().split(".") if part in _SPLITS]
-    split = options.split or (splits[0] if splits else None)
-    if split not in SPLITS:
-        raise BadInput("the file name does not give the split; use --split train, dev or test", path)
-    dataset, known_split = options.dataset or file_stem(path), as_split(split)
+    dataset, split = options.dataset or file_stem(path), split_of(path, options)
 
     def question_of(line: int, text: str) -> Question:
         columns = text.split("\t")
         if len(columns) != 2:
             raise FieldError(f"{len(columns)} fields; there must be two, id and text")
-        return Question(columns[0], columns[1], dataset=dataset, split=known_split)
+        return Question(columns[0], columns[1], dataset=dataset, split=split)
 
     yield from read_question_lines(path, numbered_lines(ByteSource(path)), question_of)
 

@@ -6,43 +6,32 @@ The format has no paragraphs, so the questions have no gold. The split comes fro
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from blindspot.backend.data.formats import fields
-from blindspot.backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, as_split
+from blindspot.backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, split_of
 from blindspot.backend.data.formats.question_jsonl import file_stem
 from blindspot.backend.data.formats.question_lines import read_question_lines
-from blindspot.backend.data.formats.streams import ByteSource, has_invalid_utf8, numbered_lines
+from blindspot.backend.data.formats.streams import ByteSource, numbered_lines
 from blindspot.db.errors import BadInput
 from blindspot.db.records import Question
 
 
 def recognise(file_head: Head) -> bool:
-    try:
-        record = fields.parse_object(file_head.first_line)
-    except fields.FieldError:
-        return False
+    record = file_head.record
     return "question" in record and isinstance(record.get("answer"), list) and "answers" not in record
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
-    # "NQ-open.train-dev.jsonl" is the dev part of train: the last word decides.
-    splits = [word for word in re.split(r"[._-]", path.name.lower()) if word in ("train", "dev", "test")]
-    split = options.split or (splits[-1] if splits else None)
-    if split is None:
-        raise BadInput("the file name does not give the split; use --split train, dev or test", path)
-    dataset, known_split = options.dataset or file_stem(path), as_split(split)
+    dataset, split = options.dataset or file_stem(path), split_of(path, options)
     prefix = "-".join(dataset.split())
 
     def question_of(line: int, text: str) -> Question:
-        if has_invalid_utf8(text):
-            raise fields.FieldError("this line contains bytes that are not UTF-8")
         record = fields.parse_object(text)
         answers = tuple(dict.fromkeys(fields.texts(record, "answer")))
         id, asked = f"{prefix}.{split}.{line}", fields.required_text(record, "question")
-        return Question(id, asked, answers, dataset=dataset, split=known_split)
+        return Question(id, asked, answers, dataset=dataset, split=split)
 
     yield from read_question_lines(path, numbered_lines(ByteSource(path)), question_of)
 

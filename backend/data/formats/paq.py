@@ -27,7 +27,7 @@ from blindspot.backend.data.formats.base import (
     id_fault,
     question_fault,
 )
-from blindspot.backend.data.formats.streams import ByteSource, has_invalid_utf8, numbered_lines
+from blindspot.backend.data.formats.streams import ByteSource, numbered_lines
 from blindspot.db.errors import BadInput
 from blindspot.db.records import Question
 
@@ -36,10 +36,7 @@ SHARES = (("train", 0.70), ("dev", 0.85), ("test", 1.0))
 
 
 def recognise(file_head: Head) -> bool:
-    try:
-        record = fields.parse_object(file_head.first_line)
-    except fields.FieldError:
-        return False
+    record = file_head.record
     answers = record.get("answers")
     return (
         "question" in record
@@ -104,8 +101,6 @@ def _draw_questions(
 def _records(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadInput]]:
     for line, text in numbered_lines(ByteSource(path)):
         try:
-            if has_invalid_utf8(text):
-                raise fields.FieldError("this line contains bytes that are not UTF-8")
             record = fields.parse_object(text)
             question = Question("x", fields.required_text(record, "question"), _answers(record))
             if message := question_fault(question) or next(filter(None, map(id_fault, _passage_ids(record))), None):

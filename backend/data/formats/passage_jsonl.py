@@ -8,22 +8,15 @@ from pathlib import Path
 from blindspot.backend.data.formats import fields
 from blindspot.backend.data.formats.base import NO_OPTIONS, Format, Head, Options, PassageBatch, Row
 from blindspot.backend.data.formats.passage_lines import read_passage_lines
-from blindspot.backend.data.formats.streams import has_invalid_utf8
 
 
 def recognise(file_head: Head) -> bool:
-    try:
-        record = fields.parse_object(file_head.first_line)
-    except fields.FieldError:
-        # The line is longer than the head, so decide by its beginning.
+    record = set(file_head.record)
+    if not record:  # the line is longer than the head, so its beginning decides
         named = '"id"' in file_head.text or '"_id"' in file_head.text
-        return (
-            len(file_head.first_line) == len(file_head.text)
-            and file_head.text.startswith('{"')
-            and named
-            and '"question"' not in file_head.text
-        )
-    return "text" in record and bool({"id", "_id"} & set(record)) and not {"question", "answers", "gold"} & set(record)
+        starts = file_head.is_cut_short and file_head.text.startswith('{"')
+        return starts and named and '"question"' not in file_head.text
+    return "text" in record and bool({"id", "_id"} & record) and not {"question", "answers", "gold"} & record
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
@@ -31,8 +24,6 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
 
 
 def _parse_passage(line: int, text: str) -> list[Row]:
-    if has_invalid_utf8(text):
-        raise fields.FieldError("this line contains bytes that are not UTF-8")
     record = fields.parse_object(text)
     id = fields.identifier(record, "id", "_id")
     return [(id, fields.text(record, "title", ""), fields.required_text(record, "text"))]

@@ -5,10 +5,11 @@ are quoted as in CSV (inner quotes doubled), and white space is kept. Other colu
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 from blindspot.backend.data.formats.base import MAX_TEXT, NO_OPTIONS, Format, Head, Options, PassageBatch, WriteResult
-from blindspot.backend.data.formats.files import open_atomically
+from blindspot.backend.data.formats.files import write_lines
 from blindspot.backend.data.formats.streams import ByteSource, text_blocks
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.records import Passage
@@ -212,13 +213,8 @@ def _header_fields(line: str, path: Path) -> list[str]:
 
 def write(path: Path, passages: Iterable[Passage]) -> WriteResult:
     """Write the passages. Fields that contain a quote, a tab or a line end are quoted."""
-    rows = 0
-    with open_atomically(path) as file:
-        file.write("id\ttext\ttitle\n")
-        for p in passages:
-            file.write(f"{p.id}\t{_quote_if_needed(p.text)}\t{_quote_if_needed(p.title)}\n")
-            rows += 1
-    return WriteResult(rows)
+    lines = (f"{p.id}\t{_quote_if_needed(p.text)}\t{_quote_if_needed(p.title)}" for p in passages)
+    return WriteResult(write_lines(path, chain(["id\ttext\ttitle"], lines)) - 1)
 
 
 def _quote_if_needed(value: str) -> str:

@@ -9,7 +9,6 @@ dataset and split. Its values "train" and "dev" are splits of EntityQuestions un
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -26,9 +25,9 @@ from blindspot.backend.data.formats.base import (
     WriteResult,
     gold_and_judgements,
 )
-from blindspot.backend.data.formats.files import open_atomically
+from blindspot.backend.data.formats.files import write_json_lines
 from blindspot.backend.data.formats.question_lines import read_question_lines
-from blindspot.backend.data.formats.streams import ByteSource, has_invalid_utf8, numbered_lines
+from blindspot.backend.data.formats.streams import ByteSource, numbered_lines
 from blindspot.db.errors import BadInput
 from blindspot.db.records import SPLITS, AnswerRule, Question
 
@@ -38,11 +37,9 @@ _QUESTION_FIELDS = {"answers", "gold", "grades", "relation", "split", "set", "su
 
 
 def recognise(file_head: Head) -> bool:
-    try:
-        record = fields.parse_object(file_head.first_line)
-    except fields.FieldError:
-        cut_short = len(file_head.first_line) == len(file_head.text)
-        return cut_short and file_head.text.startswith('{"') and '"question"' in file_head.text
+    record = file_head.record
+    if not record:
+        return file_head.is_cut_short and file_head.text.startswith('{"') and '"question"' in file_head.text
     if "answer" in record and "answers" not in record:
         return False  # NQ-open's
     if isinstance(record.get("answers"), list) and any(isinstance(answer, dict) for answer in record["answers"]):
@@ -52,8 +49,6 @@ def recognise(file_head: Head) -> bool:
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
     def question_of(line: int, text: str) -> ImportedQuestion:
-        if has_invalid_utf8(text):
-            raise fields.FieldError("this line contains bytes that are not UTF-8")
         return question_of_record(fields.parse_object(text), path, line, options)
 
     for each in read_question_lines(path, numbered_lines(ByteSource(path)), question_of):
@@ -135,17 +130,14 @@ def write(
     path: Path, questions: Iterable[Question], grades: Mapping[str, Mapping[str, int]] | None = None
 ) -> WriteResult:
     """Write all fields of each question except empty ones, and its grades."""
-    rows = 0
-    with open_atomically(path) as file:
-        for question in questions:
-            known = {name: value for name, value in asdict(question).items() if value not in (None, ())}
-            if grades and question.id in grades:
-                known["grades"] = dict(grades[question.id])
-            file.write(
-                json.dumps({"id": known.pop("id"), "question": known.pop("text"), **known}, ensure_ascii=False) + "\n"
-            )
-            rows += 1
-    return WriteResult(rows)
+    return WriteResult(write_json_lines(path, (_written_record(question, grades or {}) for question in questions)))
+
+
+def _written_record(question: Question, grades: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    known = {name: value for name, value in asdict(question).items() if value not in (None, ())}
+    if question.id in grades:
+        known["grades"] = dict(grades[question.id])
+    return {"id": known.pop("id"), "question": known.pop("text"), **known}
 
 
 FORMATS = [

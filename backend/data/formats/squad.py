@@ -7,7 +7,6 @@ A question's paragraph is matched to the collection and becomes its gold. A ques
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,15 +19,15 @@ from blindspot.backend.data.formats.base import (
     ImportedQuestion,
     Options,
     Paragraph,
-    as_split,
     question_fault,
+    split_of,
     text_fault,
 )
 from blindspot.backend.data.formats.json_stream import open_json
 from blindspot.backend.data.formats.question_jsonl import file_stem
 from blindspot.backend.data.formats.streams import ByteSource
 from blindspot.db.errors import BadInput
-from blindspot.db.records import Question
+from blindspot.db.records import Question, Split
 
 
 def recognise(file_head: Head) -> bool:
@@ -36,10 +35,7 @@ def recognise(file_head: Head) -> bool:
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
-    splits = [word for word in re.split(r"[._-]", path.name.lower()) if word in ("train", "dev", "test")]
-    split = options.split or (splits[0] if splits else None)
-    if split is None:
-        raise BadInput("the file name does not give the split; use --split train, dev or test", path)
+    split = split_of(path, options)
     stream, found = open_json(ByteSource(path)), False
     if stream.peek() != "{":
         raise BadInput("this is not a SQuAD file: it must be an object with 'data'", path, 1)
@@ -56,7 +52,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
 
 
 def _article_questions(
-    article: Any, path: Path, line: int, dataset: str, split: str
+    article: Any, path: Path, line: int, dataset: str, split: Split
 ) -> Iterator[ImportedQuestion | BadInput]:
     """Read an article's questions. The line numbers of questions are unknown, so messages name the article and the
     question.
@@ -79,7 +75,7 @@ def _article_questions(
 
 
 def _question_of_record(
-    value: Any, paragraph: Paragraph, path: Path, line: int, dataset: str, split: str
+    value: Any, paragraph: Paragraph, path: Path, line: int, dataset: str, split: Split
 ) -> ImportedQuestion:
     record = _expect_object(value, "a question")
     impossible = record.get("is_impossible") is True
@@ -95,7 +91,7 @@ def _question_of_record(
         fields.required_text(record, "question"),
         tuple(dict.fromkeys(answers)),
         dataset=dataset,
-        split=as_split(split),
+        split=split,
     )
     if message := question_fault(question):
         raise fields.FieldError(message)

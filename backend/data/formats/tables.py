@@ -9,8 +9,6 @@ the column `split`, or else from the folder or file name ("validation" means dev
 
 from __future__ import annotations
 
-import ast
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -179,12 +177,7 @@ def _as_list(value: Any) -> list[Any]:
     if isinstance(value, dict):
         value = value.get("text", value.get("aliases"))
     if isinstance(value, str) and value.lstrip().startswith("["):
-        for parse in (json.loads, ast.literal_eval):
-            try:
-                value = parse(value.strip())
-                break
-            except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-                continue
+        value = fields.parse_structured_text(value)
     if value is None or value == "":
         return []
     return list(value) if isinstance(value, list | tuple) else [value]

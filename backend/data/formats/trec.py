@@ -6,7 +6,7 @@ with tabs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +26,7 @@ from blindspot.backend.data.formats.base import (
 from blindspot.backend.data.formats.contexts import group_by_question
 from blindspot.backend.data.formats.contexts import parse_score as score_of
 from blindspot.backend.data.formats.dpr_results import Retrieved
-from blindspot.backend.data.formats.files import open_atomically
+from blindspot.backend.data.formats.files import write_lines
 from blindspot.backend.data.formats.streams import ByteSource, has_invalid_utf8, numbered_lines
 from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.errors import BadInput, Refused
@@ -87,76 +87,44 @@ def _split_columns(text: str, count: int, form: str) -> list[str]:
 
 
 def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) -> WriteResult:
-    """Write a run. A question without hits has no line."""
-    entries = iter(entries)
-    questions = 0
-    silent = 0
-
-    def rows() -> Iterator[tuple[str, list[str], np.ndarray]]:
-        nonlocal questions, silent
-        for question, retrieved in entries:
-            questions += 1
-            silent += not retrieved
-            yield (
-                question.id,
-                [p.id for p, _, _ in retrieved],
-                np.array([score for _, score, _ in retrieved], dtype=np.float32),
-            )
-
-    lines = _write_lines(path, name, rows())
-    notes = [quantity(questions, "question")]
-    if silent:
-        notes.append(f"{quantity(silent, 'question')} without hits {noun_form(silent, 'has')} no line")
-    return WriteResult(lines, tuple(notes), "line")
-
-
-def write_qrels(path: Path, judgements: Iterable[tuple[str, str, int]], separator: str = " ") -> WriteResult:
-    rows = 0
-    with open_atomically(path) as file:
-        for question_id, passage_id, value in judgements:
-            _refuse_space("a question id", question_id)
-            _refuse_space("a passage id", passage_id)
-            file.write(separator.join((question_id, "0", passage_id, str(value))) + "\n")
-            rows += 1
-    return WriteResult(rows)
-
-
-def write_run(
-    path: str | Path,
-    run_name: str,
-    question_ids: Sequence[str],
-    passage_ids: Iterable[Sequence[str]],
-    scores: Sequence[np.ndarray],
-) -> int:
-    """Write a run. Return the number of lines.
+    """Write a run. A question without hits has no line.
 
     Evaluation tools sort by score and break ties in different ways. Therefore the written scores are strictly
     decreasing: a score that is not below the previous one is lowered to the next smaller float32. Numbers are written
     with enough digits to read back as the same float32.
 
-    Args:
-        passage_ids: for each question the ids in rank order; a row may be shorter than the scores' row.
-        scores: (q, k) float32, not rising along a row.
-
     Raises:
         Refused: white space in the name or an id, or scores that rise or are not numbers.
     """
-    rows = zip(question_ids, passage_ids, scores, strict=True)
-    return _write_lines(path, run_name, rows)
+    _refuse_space("the run's name", name)
+    questions = silent = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal questions, silent
+        for question, retrieved in entries:
+            questions += 1
+            silent += not retrieved
+            _refuse_space("a question id", question.id)
+            scores = strictly_decreasing_scores(np.array([score for _, score, _ in retrieved]), question.id)
+            for rank, ((passage, _, _), score) in enumerate(zip(retrieved, scores, strict=True), 1):
+                _refuse_space("a passage id", passage.id)
+                yield f"{question.id} Q0 {passage.id} {rank} {score:.9g} {name}"
+
+    rows = write_lines(path, lines())
+    notes = [quantity(questions, "question")]
+    if silent:
+        notes.append(f"{quantity(silent, 'question')} without hits {noun_form(silent, 'has')} no line")
+    return WriteResult(rows, tuple(notes), "line")
 
 
-def _write_lines(path: str | Path, run_name: str, rows: Iterable[tuple[str, Sequence[str], np.ndarray]]) -> int:
-    _refuse_space("the run's name", run_name)
-    lines = 0
-    with open_atomically(path) as file:
-        for question_id, ids, row in rows:
+def write_qrels(path: Path, judgements: Iterable[tuple[str, str, int]], separator: str = " ") -> WriteResult:
+    def lines() -> Iterator[str]:
+        for question_id, passage_id, grade in judgements:
             _refuse_space("a question id", question_id)
-            values = strictly_decreasing_scores(row[: len(ids)], question_id)
-            for rank, (passage_id, score) in enumerate(zip(ids, values, strict=True), 1):
-                _refuse_space("a passage id", passage_id)
-                file.write(f"{question_id} Q0 {passage_id} {rank} {score:.9g} {run_name}\n")
-            lines += len(ids)
-    return lines
+            _refuse_space("a passage id", passage_id)
+            yield separator.join((question_id, "0", passage_id, str(grade)))
+
+    return WriteResult(write_lines(path, lines()))
 
 
 def strictly_decreasing_scores(scores: np.ndarray, question_id: str = "") -> np.ndarray:

@@ -10,12 +10,13 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from blindspot.backend.core.made_from import LOGGED
 from blindspot.backend.core.runs import run_name_of, write_run
-from blindspot.backend.core.study import SETTINGS_FILE, Study
+from blindspot.backend.core.sampling import text_key as hash_text
+from blindspot.backend.core.study import SETTINGS_FILE, Study, refuse_used_folder
 from blindspot.backend.data.formats import find_format
 from blindspot.backend.data.formats.base import Context, RunEntry, as_split, passage_fault, question_fault
 from blindspot.backend.data.formats.question_jsonl import file_stem
@@ -35,7 +36,6 @@ from blindspot.db.question_fields import QuestionFields
 from blindspot.db.records import SPLITS, Question
 
 KIND = "results"  # of the import record
-"""Written in place of a retriever in the manifest of a run imported from a log."""
 _BATCH = 2000
 
 
@@ -99,7 +99,7 @@ def study_from_results(
     refuse_other_values("split", split, SPLITS)
     if not files:
         raise Refused("there is no results file to start from")
-    _refuse_non_empty(folder)
+    refuse_used_folder(folder)
     made_folder = not folder.exists()
     building = folder / ".building"
     with readable_write_errors(folder):
@@ -130,7 +130,6 @@ def fill_from_log(
     study: Study,
     file: str | Path,
     columns: Mapping[str, str] | None = None,
-    skip_bad: bool = False,
     progress: Progress | None = None,
 ) -> None:
     """Read a log into an empty study. All questions get the split test.
@@ -139,19 +138,10 @@ def fill_from_log(
     """
     if study.has_corpus or study.questions.last_position >= 0:
         raise Refused(f"{study.folder} holds passages or questions already; read the log into a study of its own")
-    _fill_study(study, _ResultsCollector("test", columns or {}), [Path(file)], skip_bad, None, progress)
-
-
-def _refuse_non_empty(folder: Path) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise Refused(f"{folder} is a file; choose an empty or a new folder")
-    if folder.is_dir() and any(folder.iterdir()):
-        raise Refused(f"{folder} is not empty; choose an empty or a new folder")
+    _fill_study(study, _ResultsCollector("test", columns or {}), [Path(file)], False, None, progress)
 
 
 def _with_moved_paths(result: FileResult, folder: Path) -> FileResult:
-    from dataclasses import replace
-
     place = result.left_out_file
     return replace(result, left_out_file=None if place is None else folder / place.parent.name / place.name)
 
@@ -174,7 +164,8 @@ def _fill_study(
         if not count:
             raise BadInput("holds no passages", files[0])
         hashes = [file_sha256(path) for path in files]
-        writer.finish(", ".join(path.name for path in files), hashes[0] if len(files) == 1 else _joint_sha256(hashes))
+        joint = hashes[0] if len(files) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
+        writer.finish(", ".join(path.name for path in files), joint)
     questions, joined = (
         (collector.questions, None)
         if facts is None
@@ -226,10 +217,6 @@ def _store_run(
     record = ImportRecord(KIND, path.name, sha256, path.stat().st_size, len(ids), rejected.count, json.dumps(figures))
     Imports(study.labels_path).add(record)
     return FileResult(run.name, path.name, len(ids), hits.k, compared, run_file.changed, rejected.count, rejected.file)
-
-
-def _joint_sha256(hashes: Sequence[str]) -> str:
-    return hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 
 @dataclass(slots=True)
@@ -353,9 +340,7 @@ class _ResultsCollector:
                 context.line,
             )
         row = (context.id, context.title or "", context.text)
-        digest = hashlib.blake2b(
-            " ".join(f"{row[1]}\0{row[2]}".split()).encode("utf-8", "replace"), digest_size=12
-        ).digest()
+        digest = hash_text(" ".join(f"{row[1]}\0{row[2]}".split()))
         known = self._passages.get(context.id) or self._passages.get(toggle_wiki_prefix(context.id))
         if known is not None:
             if known[1] != digest:

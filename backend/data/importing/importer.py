@@ -33,7 +33,7 @@ from blindspot.db.corpus import CorpusWriter, DuplicateId, pack_text
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.gold import GoldMatch
 from blindspot.db.imports import ImportRecord, Imports
-from blindspot.db.records import SPLITS, Question
+from blindspot.db.records import SPLITS
 
 COUNTED = "counted in the passages"
 
@@ -93,17 +93,13 @@ def import_passages(
             written = _build_corpus(study, chosen, path, options, rejected, error.all, report)
     settings_json = json.dumps(dict(options.settings)) if options.settings else ""
     size = path.stat().st_size if path.is_file() else 0
-    _import_records(study).add(
+    Imports(study.labels_path).add(
         ImportRecord("passages", path.name, written.sha256, size, written.rows, rejected.count, settings_json)
     )
-    notes = (
-        (
-            f"{quantity(written.multiline_count, 'passage')} {noun_form(written.multiline_count, 'goes', 'go')} over several lines",
-        )
-        if written.multiline_count
-        else ()
-    )
-    return ImportResult(written.rows, rejected.count, rejected.file, time.monotonic() - began, notes=notes)
+    notes = []
+    if count := written.multiline_count:
+        notes.append(f"{quantity(count, 'passage')} {noun_form(count, 'goes', 'go')} over several lines")
+    return ImportResult(written.rows, rejected.count, rejected.file, time.monotonic() - began, notes=tuple(notes))
 
 
 @job("import questions")
@@ -135,7 +131,7 @@ def import_questions(
     options = Options(split, dataset, gold, settings_of(chosen, settings))
     sha256 = source_sha256(chosen, path)
     settings_json = json.dumps({"split": split, "dataset": dataset, "gold": gold, **options.settings})
-    if _import_records(study).find("questions", sha256, settings_json):
+    if Imports(study.labels_path).find("questions", sha256, settings_json):
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
     with readable_write_errors(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
         items = _with_existing_gold(
@@ -182,13 +178,10 @@ def import_frequencies(
         record = ImportRecord("frequencies", path.name, sha256, path.stat().st_size, len(counts), rejected.count)
         report.report_now(len(counts), len(counts), "saving frequencies")
         rows = study.questions.set_frequencies(wanted, record)
-    absent = len(subjects) - len(wanted)
-    notes = (
-        (f"{absent:,} of {quantity(len(subjects), 'subject')} {noun_form(absent, 'is')} not in {path.name}",)
-        if absent
-        else ()
-    )
-    return ImportResult(rows, rejected.count, rejected.file, time.monotonic() - began, notes=notes)
+    notes = []
+    if absent := len(subjects) - len(wanted):
+        notes.append(f"{absent:,} of {quantity(len(subjects), 'subject')} {noun_form(absent, 'is')} not in {path.name}")
+    return ImportResult(rows, rejected.count, rejected.file, time.monotonic() - began, notes=tuple(notes))
 
 
 @job("count frequencies")
@@ -206,11 +199,10 @@ def count_frequencies(study: Study, progress: Progress | None = None) -> ImportR
     counts = count_mentions(subjects, corpus.blocks(), len(corpus), progress)
     record = ImportRecord("frequencies", COUNTED, corpus.digest, 0, len(counts))
     rows = study.questions.set_frequencies(counts, record, only_missing=True)
-    mixed = before not in (None, COUNTED)
-    notes = (
-        (f"the other questions keep their frequencies from {before}, so the study mixes two counts",) if mixed else ()
-    )
-    return ImportResult(rows, seconds=time.monotonic() - began, notes=notes)
+    notes = []
+    if before not in (None, COUNTED):
+        notes.append(f"the other questions keep their frequencies from {before}, so the study mixes two counts")
+    return ImportResult(rows, seconds=time.monotonic() - began, notes=tuple(notes))
 
 
 # Passages
@@ -372,7 +364,7 @@ def _with_existing_gold(study: Study, items: list[ImportedQuestion], rejected: R
     known = study.corpus.ordinals(id for item in items for id in item.question.gold)
     good = []
     for item in items:
-        absent = _first_absent_gold(item.question, known)
+        absent = next((id for id in item.question.gold if id not in known), None)
         if absent is None:
             good.append(item)
         else:
@@ -448,10 +440,6 @@ def _repeated_text_notes(study: Study, items: Sequence[ImportedQuestion]) -> tup
     )
 
 
-def _first_absent_gold(question: Question, known_rows: dict[str, int]) -> str | None:
-    return next((id for id in question.gold if id not in known_rows), None)
-
-
 def _read_counts(
     format: Format, path: Path, rejected: RejectedRows, report: ThrottledProgress
 ) -> dict[str, tuple[int, int]]:
@@ -479,9 +467,5 @@ def _is_newest_import(study: Study, sha256: str) -> bool:
     """Return whether this frequency file was imported and neither questions nor other frequencies have been imported
     since.
     """
-    since = [record for record in _import_records(study).all_records() if record.kind != "passages"]
+    since = [record for record in Imports(study.labels_path).all_records() if record.kind != "passages"]
     return bool(since) and since[-1].kind == "frequencies" and since[-1].sha256 == sha256
-
-
-def _import_records(study: Study) -> Imports:
-    return Imports(study.folder / "labels.db")

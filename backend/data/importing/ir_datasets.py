@@ -8,16 +8,15 @@ The collection is streamed, so memory does not grow with its size. ir_datasets d
 from __future__ import annotations
 
 import difflib
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from blindspot.backend.data.formats.base import SPLIT_NAMES
-from blindspot.backend.data.formats.beir import HEADER
-from blindspot.backend.data.formats.files import open_atomically
+from blindspot.backend.data.formats.beir import write_qrels
+from blindspot.backend.data.formats.files import write_json_lines
 from blindspot.backend.data.importing.tools import ThrottledProgress
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import BadInput, BlindspotError
@@ -68,9 +67,9 @@ def ir_dataset_folder(
         folder.mkdir()
         try:
             if passages:
-                _write_lines(folder / "corpus.jsonl", _documents(dataset, report))
+                write_json_lines(folder / "corpus.jsonl", _documents(dataset, report))
             if questions:
-                _write_lines(folder / "queries.jsonl", _queries(dataset))
+                write_json_lines(folder / "queries.jsonl", _queries(dataset))
                 (folder / "qrels").mkdir()
                 if dataset.has_qrels():
                     _write_qrels(folder / "qrels" / f"{split or split_of(id)}.tsv", dataset)
@@ -108,21 +107,13 @@ def _queries(dataset: Any) -> Iterator[dict[str, str]]:
         yield {"_id": query.query_id, "text": query.default_text()}
 
 
-def _write_lines(path: Path, records: Iterable[dict[str, str]]) -> None:
-    with open_atomically(path) as file:
-        for record in records:
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
-
-
 def _write_qrels(path: Path, dataset: Any) -> None:
     """Write the qrels. If a pair has several judgements, the highest grade is written."""
     grades: dict[tuple[str, str], int] = {}
     for row in dataset.qrels_iter():
         pair = row.query_id, row.doc_id
         grades[pair] = max(int(row.relevance), grades.get(pair, int(row.relevance)))
-    with open_atomically(path) as file:
-        file.write("\t".join(HEADER) + "\n")
-        file.writelines(f"{question}\t{passage}\t{grade}\n" for (question, passage), grade in grades.items())
+    write_qrels(path, ((*pair, grade) for pair, grade in grades.items()))
 
 
 def _one_line(title: str) -> str:

@@ -4,12 +4,12 @@ tokenizer) occur consecutively in the title or in the text.
 
 from __future__ import annotations
 
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from blindspot.backend.data.importing.tools import ThrottledProgress
 from blindspot.backend.progress import Progress
 from blindspot.backend.text.answers import nfd, spaced_tokens
 from blindspot.backend.text.token_arrays import TokenArrays, token_arrays
@@ -71,6 +71,17 @@ class MentionCounter:
         for keys in self.mentioned_entities(rows):
             self._counts.update(keys)
 
+    def add_blocks(
+        self, blocks: Iterable[list[Row]], total: int | None, report: ThrottledProgress, activity: str
+    ) -> None:
+        """Count the entities of a whole collection, a block of passages at a time."""
+        done = 0
+        for rows in blocks:
+            report(done, total, activity)
+            self.add(rows)
+            done += len(rows)
+        report.report_now(done, total, activity)
+
     def mentioned_entities(self, rows: Sequence[Row]) -> list[set[str]]:
         """Return for each passage the keys of the entities that it mentions."""
         mentioned_names: list[set[str]] = [set() for _ in rows]
@@ -115,15 +126,8 @@ def count_mentions(
     progress: Progress | None = None,
 ) -> dict[str, int]:
     """Count the passages that mention each entity. `total` is the number of passages, for progress reports."""
-    counter, done, last = MentionCounter(entities), 0, 0.0
-    for rows in blocks:
-        if progress and time.monotonic() - last > 0.3:
-            progress(done, total, "counting mentions")
-            last = time.monotonic()
-        counter.add(rows)
-        done += len(rows)
-    if progress:
-        progress(done, total, "counting mentions")
+    counter = MentionCounter(entities)
+    counter.add_blocks(blocks, total, ThrottledProgress(progress), "counting mentions")
     return counter.counts()
 
 

@@ -76,11 +76,9 @@ def import_qrels(
         grown = study.questions.add_gold(matches, record)
     ungraded = sum(match.score is not None and match.score <= 0 for match in matches)
     notes = [f"{quantity(grown, 'question')} {noun_form(grown, 'has')} more gold than before"]
-    notes += (
-        [f"{quantity(ungraded, 'line')} with a grade of 0 or less {noun_form(ungraded, 'makes', 'make')} no gold"]
-        if ungraded
-        else []
-    )
+    if ungraded:
+        verb = noun_form(ungraded, "makes", "make")
+        notes.append(f"{quantity(ungraded, 'line')} with a grade of 0 or less {verb} no gold")
     return ImportResult(len(matches), rejected.count, rejected.file, time.monotonic() - began, notes=tuple(notes))
 
 

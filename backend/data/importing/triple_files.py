@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from blindspot.backend.data.formats import fields
-from blindspot.backend.data.formats.base import MAX_INTEGER, text_fault
+from blindspot.backend.data.formats.base import text_fault
 from blindspot.backend.data.formats.streams import (
     MAX_LINE,
     ByteSource,
@@ -82,7 +82,7 @@ def _column_parser(header: str, path: Path, line: int) -> Callable[[str], Triple
 def _parse_count(text: str) -> int | None:
     if not text.strip():
         return None
-    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= MAX_INTEGER):
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= fields.MAX_INTEGER):
         raise fields.FieldError(f"the frequency is {text[:40]!r}; it must be a whole number")
     return int(text)
 

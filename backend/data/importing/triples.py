@@ -175,11 +175,8 @@ def _find_covering_passages(
     mention the subject.
     """
     facts = list(facts)
-    aligner, done = _Aligner(facts), 0
-    for rows in blocks:
-        report(done, total, "looking for passages that report the facts")
-        aligner.add(rows)
-        done += len(rows)
+    aligner = _Aligner(facts)
+    aligner.add_blocks(blocks, total, report, "looking for passages that report the facts")
     counts = aligner.counts()
     for fact in facts:
         fact.frequency = counts[fact.subject] if fact.frequency is None else fact.frequency

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -69,25 +69,25 @@ class FileReading:
     fault: str = ""
 
 
-def upload_name(name: str, types: Iterable[str] = TYPES) -> str:
+def upload_name(name: str) -> str:
     """Return a safe name for an uploaded file: the last part of its path, with only letters, digits, '.', '_' and '-'.
 
-    Raises Refused if the name does not end in one of `types`.
+    Raises Refused if the name does not end in one of `TYPES`.
     """
     last = re.split(r"[/\\]", name)[-1]
     stem, _, ending = last.rpartition(".")
-    if not stem or ending.lower() not in types:
-        raise Refused(f"{last[:LONGEST_NAME]!r} cannot be read; give a file that ends in {', '.join(types)}")
+    if not stem or ending.lower() not in TYPES:
+        raise Refused(f"{last[:LONGEST_NAME]!r} cannot be read; give a file that ends in {', '.join(TYPES)}")
     safe = re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-")[:LONGEST_NAME] or "file"
     return f"{safe}.{ending.lower()}"
 
 
-def store_upload(study: Study, name: str, content: IO[bytes], types: Iterable[str] = TYPES) -> Path:
+def store_upload(study: Study, name: str, content: IO[bytes]) -> Path:
     """Write an uploaded file into the study's folder `uploads/`, replacing a file of the same name.
 
-    Raises Refused if the name does not end in one of `types`, or if the file cannot be written.
+    Raises Refused if the name does not end in one of `TYPES`, or if the file cannot be written.
     """
-    safe = upload_name(name, types)
+    safe = upload_name(name)
     folder = study.folder / UPLOADS
     partial = folder / f".{safe}.partial"
     try:

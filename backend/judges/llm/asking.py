@@ -29,41 +29,28 @@ GARBLED_TWICE = 2
 
 @dataclass(slots=True)
 class AskingResult:
-    """The answers of a language model for some pairs, and their cost.
+    """The answers of a language model about the pairs for which it gave a grade, by (question id, passage id).
 
     Attributes:
-        scores: Score by (question id, passage id) of the pairs with a grade.
-        labels: Label by pair, the majority of the votes.
-        unknown: Pairs whose answers could not be read.
-        failed: Pairs that the endpoint did not answer; they are asked again next time.
-        requests, tokens_in, tokens_out: What was sent now.
+        scores: Score of each pair.
+        labels: Label of each pair, the majority of the votes.
     """
 
     scores: dict[tuple[str, str], float] = field(default_factory=dict)
     labels: dict[tuple[str, str], str] = field(default_factory=dict)
-    unknown: int = 0
-    failed: int = 0
-    requests: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
 
 
 def ask_about_pairs(judge: LLMJudge, pairs: Sequence[PairTexts], progress: Progress | None = None) -> AskingResult:
     """Ask about some pairs and return the result. The answers are stored, but the scores are not. Raises the same
     errors as `judge_with_llm`.
     """
-    found = AskingResult()
+    result = AskingResult()
     with PairAsker(judge, len(pairs), progress) as asking:
         for pair, answers in asking.votes_about(pairs):
-            score = score_of(judge, answers)
-            if score is None:
-                found.unknown += 1
-                continue
-            key = pair.question.id, pair.passage.id
-            found.scores[key], found.labels[key] = score, label_of(judge, answers)
-    found.failed, found.requests = asking.failed, asking.requests
-    found.tokens_in, found.tokens_out = asking.tokens_in, asking.tokens_out
-    return found
+            if (score := score_of(judge, answers)) is not None:
+                key = pair.question.id, pair.passage.id
+                result.scores[key], result.labels[key] = score, label_of(judge, answers)
+    return result
 
 
 class _PendingPair(NamedTuple):
@@ -92,13 +79,8 @@ class PairAsker:
             max_cost: Leave pairs out rather than let all answers of this judge, stored ones included, cost more.
             repeat_answered: Ask again where the stored answer could not be read.
         """
-        self.judge, self.pairs, self.progress, self.max_cost, self.again = (
-            judge,
-            pairs,
-            progress,
-            max_cost,
-            repeat_answered,
-        )
+        self.judge, self.pairs, self.progress = judge, pairs, progress
+        self.max_cost, self.again = max_cost, repeat_answered
         self.store, self.started = AnswerStore(judge.study), time.monotonic()
         settings = judge.settings
         self.endpoint = Endpoint(

@@ -16,11 +16,11 @@ import numpy as np
 
 from blindspot.backend.core.consent import Consent, require_consent
 from blindspot.backend.core.declared import build_settings
-from blindspot.backend.core.manifest import Manifest, atomic_folder, read_manifest, write_manifest
+from blindspot.backend.core.manifest import Manifest, atomic_folder, write_manifest
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.study import Study
-from blindspot.backend.judges.judge import refuse_taken, stored_judges
-from blindspot.backend.judges.lists import Lists
+from blindspot.backend.judges.judge import refuse_taken, stored_judges, stored_manifest
+from blindspot.backend.judges.lists import Lists, score_hits
 from blindspot.backend.judges.llm.endpoint import check_url
 from blindspot.backend.judges.llm.prompts import Prompt, read_prompt
 from blindspot.backend.judges.scores import ScoreStore
@@ -53,8 +53,8 @@ class LLMJudge:
     @classmethod
     def load(cls, study: Study, name: str) -> LLMJudge:
         """Read a judge. Raises Missing if there is no judge of that name."""
-        about = read_manifest(study.path("judges", check_name(name, "judge")))
-        if about is None or about.get("kind") != KIND:
+        about = stored_manifest(study, name, KIND)
+        if about is None:
             known = ", ".join(llm_judges(study)) or "none yet"
             raise Missing(f"there is no language-model judge {name!r}; judges of that kind: {known}")
         settings = {key: value for key, value in about["settings"].items() if key not in _OF_OLDER_VERSIONS}
@@ -97,16 +97,11 @@ class LLMJudge:
         """Return (q, k) float64 scores of the hits of some lists; NaN where padded or unknown. Asks the endpoint."""
         from blindspot.backend.judges.llm.asking import ask_about_pairs
 
-        found = np.full(lists.rows.shape, np.nan)
-        pairs, places = [], {}
-        for i, question in enumerate(lists.questions):
-            rows = [(j, row) for j, row in enumerate(lists.rows[i].tolist()) if row >= 0]
-            for (j, _), passage in zip(rows, self.study.corpus.passages([row for _, row in rows]), strict=True):
-                places[question.id, passage.id] = i, j
-                pairs.append(PairTexts(question, passage))
-        for pair, score in ask_about_pairs(self, pairs, progress=progress).scores.items():
-            found[places[pair]] = score
-        return found
+        def scores(pairs: list[tuple[Question, Passage]]) -> list[float]:
+            known = ask_about_pairs(self, [PairTexts(*pair) for pair in pairs], progress=progress).scores
+            return [known.get((question.id, passage.id), np.nan) for question, passage in pairs]
+
+        return score_hits(self.study, lists, scores)
 
 
 def llm_judges(study: Study) -> dict[str, Manifest]:

@@ -15,9 +15,7 @@ from blindspot.backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind
 from blindspot.backend.judges.llm.answers import AnswerStore, pair_hash
 from blindspot.backend.judges.llm.asking import (
     CHARACTERS_PER_TOKEN,
-    AskingResult,
     PairAsker,
-    label_of,
     missing_votes_of,
     score_of,
 )
@@ -27,12 +25,12 @@ from blindspot.backend.judges.llm.prompts import Prompt
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import Missing, Refused
+from blindspot.db.events import SETTLED
 from blindspot.db.labels import Labels
 
 DEPTH = 20
 PAIRS_PER_BLOCK = 400  # whose texts are in memory together
 TOKENS_OUT, SECONDS = 12, 1.5  # of an answer, for the same
-SETTLED = ("positive", "related", "negative")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,23 +171,23 @@ def judge_with_llm(
     consent_to_send(judge)
     recipe = {"model_hash": judge.recipe, "llm": judge.models, "endpoint": judge.about["endpoint"]}
     store = ScoreStore.create(study, name, False, recipe)
-    total = AskingResult()
+    judged = unknown = 0
     asking = PairAsker(judge, len(ids), progress, max_cost, repeat_answered=True)
     with study.lock_part(f"scores/{name}"), asking:
         for block in _blocks(ids):
             for pair, answers in asking.votes_about(read_pairs(study, block)):
                 score = score_of(judge, answers)
                 if score is None:
-                    total.unknown += 1
+                    unknown += 1
                 else:
                     store.add([(pair.question.id, pair.passage.id, score)])
-                    total.labels[pair.question.id, pair.passage.id] = label_of(judge, answers)
+                    judged += 1
     return {
         "judge": name,
         "run": run,
-        "pairs": len(total.labels),
+        "pairs": judged,
         "scored": len(store),
-        "unknown": total.unknown,
+        "unknown": unknown,
         "unreadable": asking.unreadable,
         "failed": asking.failed,
         "too_dear": asking.too_dear,
@@ -220,8 +218,7 @@ def _blocks(ids: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, str]
 def read_pairs(study: Study, ids: Sequence[tuple[str, str]]) -> list[PairTexts]:
     """Return the texts of some pairs, leaving out pairs that are not in the study."""
     questions = {question.id: question for question in study.questions.with_ids({question for question, _ in ids})}
-    rows = study.corpus.ordinals({passage for _, passage in ids})
-    passages = {passage.id: passage for passage in study.corpus.passages(sorted(set(rows.values())))}
+    passages = study.corpus.by_id(passage for _, passage in ids)
     return [PairTexts(questions[q], passages[p]) for q, p in ids if q in questions and p in passages]
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blindspot.backend.core.manifest import text_sha256
+from blindspot.backend.judges.judge import grade_score
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.events import Label
 from blindspot.db.records import Passage
@@ -123,9 +124,7 @@ class Prompt:
 
     def probability(self, grade: int) -> float:
         """Convert a grade to a score from 0 to 1. Positive grades are above 0.5, the others below."""
-        if grade >= self.positive_from:
-            return 0.5 + 0.5 * (grade - self.positive_from + 1) / (self.top - self.positive_from + 1)
-        return 0.5 * grade / self.positive_from
+        return grade_score(grade, self.positive_from, self.top)
 
 
 BUILT_IN = {

@@ -44,14 +44,6 @@ def fingerprint(folder: Path) -> str:
     return hashlib.sha256(newest.read_bytes()).hexdigest()
 
 
-def read_ids(path: Path, progress: Progress | None) -> list[str]:
-    """Return the passage id of each Lucene document number; "" for a deleted document.
-
-    Raises Refused for an index of another Lucene version, without the field `contents`, or without ids.
-    """
-    return on_jvm(_read_ids, path, progress)
-
-
 def _open_reader(path: Path) -> Any:
     """Open an index reader. Lucene's errors become one-line messages."""
     import jnius
@@ -72,6 +64,10 @@ def _open_reader(path: Path) -> Any:
 
 
 def _read_ids(path: Path, progress: Progress | None) -> list[str]:
+    """Return the passage id of each Lucene document number; "" for a deleted document. Call it only inside `on_jvm`.
+
+    Raises Refused for an index of another Lucene version, without the field `contents`, or without ids.
+    """
     reader = _open_reader(path)
     try:
         if java_class("org.apache.lucene.index.FieldInfos").getMergedFieldInfos(reader).fieldInfo(FIELD) is None:
@@ -169,7 +165,7 @@ class LuceneEngine(Engine):
         self, study: Study, where: str, settings: EngineSettings, folder: Path, progress: Progress | None
     ) -> dict[str, Any]:
         path = Path(where).absolute()
-        mark, ids = fingerprint(path), read_ids(path, progress)
+        mark, ids = fingerprint(path), on_jvm(_read_ids, path, progress)
         rows = rows_of_ids(study, ids, str(path))
         np.save(folder / ROWS, rows)
         return {
@@ -185,7 +181,7 @@ class LuceneEngine(Engine):
     ) -> StoredPassages:
         path = Path(where).absolute()
         fingerprint(path)
-        return StoredPassages(path, read_ids(path, progress), progress)
+        return StoredPassages(path, on_jvm(_read_ids, path, progress), progress)
 
     def open(self, study: Study, name: str, manifest: Mapping[str, Any], device: str | None) -> OpenedLucene:
         return OpenedLucene(study, name, manifest)

@@ -1,5 +1,4 @@
-"""The common base for vector stores that store passage ids with their vectors: Milvus, LanceDB, Chroma, Qdrant, and
-stores added by plug-ins.
+"""The common base for vector stores that store passage ids with their vectors: Milvus, and stores added by plug-ins.
 
 To add a store, write a module with a subclass of `VectorStore`, which reads the store, and a subclass of
 `VectorStoreEngine`, which describes it.
@@ -30,6 +29,7 @@ from blindspot.backend.retrieval.engines.engine import (
     run_settings,
 )
 from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
+from blindspot.backend.retrieval.retriever import search_in_blocks
 from blindspot.db.corpus import Row
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.records import Hits
@@ -181,11 +181,11 @@ class OpenedStore:
         store, encoder = self._open()
         if k > store.largest_k:
             raise Refused(f"k is {k:,}, but {self._engine.title} returns at most {store.largest_k:,} hits")
-        wanted, step = min(k + MARGIN, store.largest_k, max(store.count, 1)), store.questions_per_call
-        lists: list[list[tuple[str, float]]] = []
-        for start in range(0, len(questions), step):
-            if progress is not None:
-                progress(start, len(questions), f"searching with {self._engine.title}")
-            vectors = encoder.encode_questions(questions[start : start + step])
-            lists += store.search_block(vectors.astype(np.float32), wanted, encoder.similarity)
-        return hits_of(self._study, lists, k)
+        wanted = min(k + MARGIN, store.largest_k, max(store.count, 1))
+
+        def search_block(block: slice) -> Hits:
+            vectors = encoder.encode_questions(questions[block]).astype(np.float32)
+            return hits_of(self._study, store.search_block(vectors, wanted, encoder.similarity), k)
+
+        report = progress, f"searching with {self._engine.title}"
+        return search_in_blocks(questions, k, store.questions_per_call, search_block, report)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from blindspot.backend.retrieval.exact.candidate_table import CandidateTable
-from blindspot.backend.retrieval.exact.candidates import CandidateHits
 from blindspot.backend.retrieval.exact.exhaustive import PassageBlock
 from blindspot.backend.retrieval.exact.products import (
     Extent,
@@ -25,7 +24,7 @@ from blindspot.backend.retrieval.exact.products import (
     extent_of,
     merge_extents,
 )
-from blindspot.backend.retrieval.exact.scores import exact_best
+from blindspot.backend.retrieval.exact.scores import CandidateHits, exact_best
 from blindspot.backend.retrieval.exact.workers import run_in_threads, threads
 
 if TYPE_CHECKING:
@@ -49,9 +48,7 @@ class CPUSearch:
 
         self.vectors, self.similarity = vectors, similarity
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", UserWarning
-            )  # the memory map is read-only, and this code never writes to it
+            warnings.simplefilter("ignore", UserWarning)  # the memory map is read-only; this code never writes to it
             self._rows = torch.from_numpy(vectors)
 
     def find_candidates(self, questions: np.ndarray, k: int, progress=None) -> CandidateHits:

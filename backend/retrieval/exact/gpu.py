@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from blindspot.backend.progress import Progress
-from blindspot.backend.retrieval.exact.candidates import CandidateHits
 from blindspot.backend.retrieval.exact.exhaustive import PassageBlock
 from blindspot.backend.retrieval.exact.products import (
     Extent,
@@ -30,7 +29,7 @@ from blindspot.backend.retrieval.exact.products import (
     extent_of,
     merge_extents,
 )
-from blindspot.backend.retrieval.exact.scores import exact_scores
+from blindspot.backend.retrieval.exact.scores import CandidateHits, exact_scores
 from blindspot.backend.retrieval.exact.staging import Staging
 from blindspot.backend.retrieval.retriever import top_k
 from blindspot.db.errors import Refused
@@ -279,22 +278,16 @@ class GPUShard:
         if self._rows is None:
             scores = exact_scores(self._vectors, questions, ordinals.int().cpu().numpy(), self._similarity)
             return torch.from_numpy(scores).to(self.device)
-        questions_on_device, exact = (
-            torch.from_numpy(questions).to(self.device),
-            torch.empty(ordinals.shape, device=self.device),
-        )
+        asked = torch.from_numpy(questions).to(self.device)
+        exact = torch.empty(ordinals.shape, device=self.device)
         per_block = max(1, FACTORS_PER_BLOCK // (ordinals.shape[1] * questions.shape[1]))
         for first in range(0, len(questions), per_block):
             part = slice(first, first + per_block)
-            passages, queries = (
-                self._rows[ordinals[part] - self._start].double(),
-                questions_on_device[part].double()[:, None, :],
-            )
-            exact[part] = (
-                passages.mul_(queries).sum(2)
-                if self._similarity == "dot"
-                else passages.sub_(queries).square_().sum(2).neg_()
-            )
+            passages, queries = self._rows[ordinals[part] - self._start].double(), asked[part].double()[:, None, :]
+            if self._similarity == "dot":
+                exact[part] = passages.mul_(queries).sum(2)
+            else:
+                exact[part] = passages.sub_(queries).square_().sum(2).neg_()
         return exact
 
 

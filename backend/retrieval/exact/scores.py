@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from blindspot.backend.retrieval.exact.keys import EMPTY, keys_of, rows_of, scores_of
@@ -11,6 +13,17 @@ from blindspot.db.records import Hits
 
 FACTORS_PER_BLOCK = 1 << 17  # float64 factors of one thread: 1 MiB, so that they fit the processor's cache
 FACTORS_PER_SHARE = 1 << 19  # of each of several threads: shorter calls would mostly wait for Python's lock
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateHits:
+    """The result of the first, low-precision pass over all rows: the k best of each question's candidates by exact
+    score, ties ordered by row. upper_bounds: (q,) float64, an upper bound on the score of every row that is not a
+    candidate.
+    """
+
+    hits: Hits
+    upper_bounds: np.ndarray
 
 
 def exact_scores(vectors: np.ndarray, questions: np.ndarray, ordinals: np.ndarray, similarity: str) -> np.ndarray:

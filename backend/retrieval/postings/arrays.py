@@ -16,7 +16,6 @@ term of a question.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections import Counter
 from collections.abc import Sequence
@@ -28,6 +27,7 @@ from pathlib import Path
 import numpy as np
 
 from blindspot.backend.core.arrays import new_array, open_array
+from blindspot.backend.core.processor import processors
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.lucene import on_jvm
 from blindspot.backend.retrieval.postings.from_lucene import CollectionStatistics, extract, length_table
@@ -137,11 +137,8 @@ class Postings:
 
         documents, self._pairs = load_array("postings.documents").view(np.uint32), load_array("postings.pairs")
         self._postings = documents, self._pairs, np.asarray(rows)
-        self._offsets, self._places, self._texts = (
-            load_array("terms.offsets"),
-            load_array("terms.places"),
-            load_array("terms.texts"),
-        )
+        names = ("terms.offsets", "terms.places", "terms.texts")
+        self._offsets, self._places, self._texts = map(load_array, names)
         self._collection = CollectionStatistics(*load_array("collection").tolist())
         self._saturation = self._saturations(load_array("pairs"), np.float32(k1), np.float32(b))
         self._descending = np.argsort(-self._saturation, kind="stable")
@@ -172,7 +169,7 @@ class Postings:
             search(within, ranges, weights, bounds, self._saturation, self._postings, keys[block])
             keys[block].sort(axis=1)
 
-        with ThreadPoolExecutor(_processors()) as pool:
+        with ThreadPoolExecutor(processors()) as pool:
             list(pool.map(search_block, range(0, len(questions), QUESTIONS_PER_CALL)))
         return _hits_from_keys(keys[:, ::-1])
 
@@ -221,10 +218,6 @@ class Postings:
         with np.errstate(divide="ignore"):
             inverse = one / (k1 * ((one - b) + b * on_jvm(length_table) / average))
         return pairs[:, 0].astype(np.float32) * inverse[pairs[:, 1]]
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _hits_from_keys(keys: np.ndarray) -> Hits:

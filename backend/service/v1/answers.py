@@ -1,30 +1,29 @@
-"""The response types of version 1. An example of each is generated from its fields and shown in OpenAPI and on the
-documentation page.
-"""
+"""The response types of version 1. OpenAPI shows an example of each, which is generated from its fields."""
 
 from __future__ import annotations
 
 import types
 from dataclasses import is_dataclass
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, Field
 
+from blindspot.backend.evaluation.miss_facts import TrainingQuestionCounts
 from blindspot.backend.evaluation.relevance import Kind
-from blindspot.db.events import Label
+from blindspot.db.events import Label, Receipt
 from blindspot.db.judgements import Consensus, Judgement
 
 EXAMPLES: dict[str, Any] = {
     "study": "demo", "corpus": "5f2c" + "0" * 60, "dataset": "entityquestions", "split": "dev", "passages": 3000, "questions": 505,
     "id": "eq-P19-1", "question": "eq-P19-1", "text": "Where was Arve Furset born?", "answers": ["Askvoll"], "relation": "P19",
-    "subject": "Arve Furset", "frequency": 12, "QuestionAnswer.gold": ["1189"], "answer_rule": "string", "PassageAnswer.id": "1189",
-    "title": "Arve Furset", "PassageAnswer.text": "Arve Furset (born 25 May 1964 in Askvoll) is ...", "passage": "1189", "run": "bm25-dev",
+    "subject": "Arve Furset", "frequency": 12, "QuestionAnswer.gold": ["1189"], "answer_rule": "string", "Passage.id": "1189",
+    "title": "Arve Furset", "Passage.text": "Arve Furset (born 25 May 1964 in Askvoll) is ...", "passage": "1189", "run": "bm25-dev",
     "runs": ["bm25-dev"], "retriever": "bm25", "k": 10, "rule": "dpr", "made": "2026-11-22T12:00:00Z", "score": 14.2, "place": "questions",
     "how": "1 question contains all of the words.", "TextPiece.text": "Furset", "ComparisonAnswer.a": "bm25-dev", "ComparisonAnswer.b": "minilm-dev",
     "SlicesAnswer.a": "bm25-dev", "SlicesAnswer.b": "minilm-dev", "measure": "success", "unit": "fact", "n": 505, "units": 480,
     "conclusion": "bm25-dev is better.", "method": "Sign-flip test.", "slice": "relation:P19", "expression": "relation:P19", "name": "births",
     "correction": "westfall-young", "summary": "No run retrieves a gold passage.", "shared_words": ["arve"], "missing_words": ["furset", "born"],
-    "annotator": "ben", "batch": "first", "state": "agreed", "ReceiptItem.id": "a1", "ReceiptItem.state": "stored", "machine": "umbrela",
+    "annotator": "ben", "batch": "first", "state": "agreed", "Receipt.id": "a1", "Receipt.state": "stored", "machine": "umbrela",
     "job": "20261122-120000-a1b2c3", "kind": "retrieve", "JobAnswer.title": "retrieve bm25 over dev", "JobAnswer.state": "running",
     "doing": "searching", "started": "2026-11-22T12:00:00Z", "log": "505 questions\n", "required": ["kind"], "optional": ["split", "k"],
 }  # fmt: skip
@@ -40,7 +39,9 @@ def example_of(kind: Any, owner: str = "", name: str = "") -> Any:
     """Return an example value of a type, as JSON values. For a model or a record, the example has all fields."""
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
-    if isinstance(kind, type) and (issubclass(kind, BaseModel) or is_dataclass(kind)):
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return {field: example_of(each.annotation, kind.__name__, field) for field, each in kind.model_fields.items()}
+    if isinstance(kind, type) and is_dataclass(kind):
         return {field: example_of(each, kind.__name__, field) for field, each in get_type_hints(kind).items()}
     inside = get_args(kind)
     if get_origin(kind) is dict:
@@ -57,7 +58,16 @@ def example_of(kind: Any, owner: str = "", name: str = "") -> Any:
     return [] if get_origin(kind) is list else {str: "", int: 1, float: 0.5, bool: False}.get(kind)
 
 
-class PageAnswer(BaseModel):
+Item = TypeVar("Item")
+
+
+class Items(BaseModel, Generic[Item]):
+    """A list: runs, slices and jobs are in the order in which they were made, the last jobs newest first."""
+
+    items: list[Item]
+
+
+class Page(Items[Item], Generic[Item]):
     """One page of a list."""
 
     total: Annotated[int, Field(description="Number of items in the whole list.")]
@@ -103,20 +113,6 @@ class QuestionAnswer(BaseModel):
     answer_rule: str
 
 
-class QuestionsAnswer(PageAnswer):
-    """A page of questions, in the order of import."""
-
-    items: list[QuestionAnswer]
-
-
-class PassageAnswer(BaseModel):
-    """A passage of the collection."""
-
-    id: str
-    title: str
-    text: str
-
-
 class RunAnswer(BaseModel):
     """A finished run."""
 
@@ -128,12 +124,6 @@ class RunAnswer(BaseModel):
     rule: Annotated[str | None, Field(description="Answer matching rule of the run.")]
     search_seconds: float | None
     made: str | None
-
-
-class RunsAnswer(BaseModel):
-    """The finished runs, oldest first."""
-
-    items: list[RunAnswer]
 
 
 class NamedHit(BaseModel):
@@ -158,13 +148,12 @@ class QuestionHits(BaseModel):
     hits: list[RunHit]
 
 
-class HitsAnswer(PageAnswer):
+class HitsAnswer(Page[QuestionHits]):
     """The hits of a page of a run's questions."""
 
     hidden: Annotated[
         int, Field(description="Number of the run's questions that you still have to judge; they are left out.")
     ]
-    items: list[QuestionHits]
 
 
 class UploadAnswer(BaseModel):
@@ -300,20 +289,6 @@ class SlicesAnswer(BaseModel):
     slices: list[SliceItem]
 
 
-class SavedSliceAnswer(BaseModel):
-    """A slice that somebody saved."""
-
-    name: str
-    expression: str
-    made: str
-
-
-class SavedSlicesAnswer(BaseModel):
-    """The saved slices, oldest first."""
-
-    items: list[SavedSliceAnswer]
-
-
 class RunOnQuestion(BaseModel):
     """How one run did on a question."""
 
@@ -336,15 +311,6 @@ class SharedWords(BaseModel):
     missing_words: list[str]
 
 
-class LikeQuestions(BaseModel):
-    """How many training questions are like this one."""
-
-    relation: int
-    template: int
-    subject: int
-    total: int
-
-
 class NearPassage(BaseModel):
     """A passage near the gold among the stored vectors."""
 
@@ -361,7 +327,7 @@ class WhyAnswer(BaseModel):
     runs: list[RunOnQuestion]
     passages: list[SharedWords]
     frequency: int | None
-    training_questions: LikeQuestions | None
+    training_questions: TrainingQuestionCounts | None
     neighbours: Annotated[dict[str, list[NearPassage]], Field(description="By encoder.")]
 
 
@@ -375,18 +341,10 @@ class LabelsAnswer(BaseModel):
     ]
 
 
-class ReceiptItem(BaseModel):
-    """The store's answer to one event: stored, known (stored before), or refused with a message."""
-
-    id: str
-    state: str
-    message: str
-
-
 class ReceiptsAnswer(BaseModel):
     """A receipt for each event, in their order. What is stored or known is on disk."""
 
-    receipts: list[ReceiptItem]
+    receipts: list[Receipt]
 
 
 class PassageToJudge(BaseModel):
@@ -417,23 +375,11 @@ class QuestionToJudge(BaseModel):
     passages: list[PassageToJudge]
 
 
-class QueueAnswer(BaseModel):
-    """The questions that you hold now."""
-
-    items: list[QuestionToJudge]
-
-
 class MachineItem(BaseModel):
     """A machine annotator."""
 
     machine: str
     labels: int
-
-
-class MachinesAnswer(BaseModel):
-    """The machine annotators."""
-
-    items: list[MachineItem]
 
 
 class MachineLabelItem(BaseModel):
@@ -442,12 +388,6 @@ class MachineLabelItem(BaseModel):
     question: str
     passage: str
     label: Label
-
-
-class JudgementsAnswer(PageAnswer):
-    """A page of a machine annotator's labels, by question and passage."""
-
-    items: list[MachineLabelItem]
 
 
 class JobAnswer(BaseModel):
@@ -464,27 +404,6 @@ class JobAnswer(BaseModel):
     ended: str | None
     error: str | None
     result: Any
-
-
-class JobsAnswer(BaseModel):
-    """The last jobs, newest first."""
-
-    items: list[JobAnswer]
-
-
-class JobKindItem(BaseModel):
-    """A kind of job that can be started. `more`: it takes further named arguments, such as a retriever's options."""
-
-    kind: str
-    required: list[str]
-    optional: list[str]
-    more: bool
-
-
-class JobKindsAnswer(BaseModel):
-    """The kinds of jobs that can be started here."""
-
-    items: list[JobKindItem]
 
 
 class LogAnswer(BaseModel):

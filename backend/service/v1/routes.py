@@ -19,6 +19,7 @@ from starlette.concurrency import run_in_threadpool
 
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.relevance import Kind as Relevance
+from blindspot.backend.evaluation.saved_slices import SavedSlice, save, saved_slices
 from blindspot.backend.retrieval import full_text
 from blindspot.backend.service import job_requests, labelling, reading
 from blindspot.backend.service.batching import BatchedHits, Busy
@@ -28,6 +29,7 @@ from blindspot.backend.service.service import Service
 from blindspot.backend.service.v1 import answers, requests
 from blindspot.backend.service.v1.callers import Asking
 from blindspot.db.errors import Forbidden
+from blindspot.db.records import Passage
 from blindspot.db.rights import action_of_job
 
 MAX_PAGE = 500
@@ -104,7 +106,7 @@ def _add_study(router: APIRouter, version: Version1) -> None:
         caller.require(study, "see results")
         return reading.describe_study(study)
 
-    @router.get("/questions", response_model=answers.QuestionsAnswer)
+    @router.get("/questions", response_model=answers.Page[answers.QuestionAnswer])
     def list_questions(
         caller: Asking,
         split: Annotated[str | None, Query(max_length=80, description="train, dev, test or unlabelled.")] = None,
@@ -124,17 +126,17 @@ def _add_study(router: APIRouter, version: Version1) -> None:
         caller.require(study, "see results")
         return reading.question(study.questions.get(id))
 
-    @router.get("/passages/{id:path}", response_model=answers.PassageAnswer)
-    def one_passage(caller: Asking, id: Annotated[str, Path(max_length=256)]) -> dict[str, Any]:
+    @router.get("/passages/{id:path}", response_model=Passage)
+    def one_passage(caller: Asking, id: Annotated[str, Path(max_length=256)]) -> Passage:
         """A passage of the collection."""
         caller.require(study, "see results")
-        return asdict(reading.passage(study, id))
+        return reading.passage(study, id)
 
 
 def _add_runs(router: APIRouter, version: Version1) -> None:
     study = version.study
 
-    @router.get("/runs", response_model=answers.RunsAnswer)
+    @router.get("/runs", response_model=answers.Items[answers.RunAnswer])
     def list_runs(caller: Asking) -> dict[str, Any]:
         """List the finished runs."""
         caller.require(study, "see results")
@@ -280,19 +282,15 @@ def _add_slices(router: APIRouter, version: Version1) -> None:
         with version.computing():
             return reading.find_slices(study, caller, a, b, k, relevance, slice)
 
-    @router.get("/saved-slices", response_model=answers.SavedSlicesAnswer)
+    @router.get("/saved-slices", response_model=answers.Items[SavedSlice])
     def list_saved_slices(caller: Asking) -> dict[str, Any]:
         """List the saved slices."""
-        from blindspot.backend.evaluation.saved_slices import saved_slices
-
         caller.require(study, "see results")
         return {"items": [asdict(each) for each in saved_slices(study).values()]}
 
-    @router.put("/saved-slices/{name}", response_model=answers.SavedSliceAnswer)
+    @router.put("/saved-slices/{name}", response_model=SavedSlice)
     def save_slice(caller: Asking, name: SliceName, body: requests.SliceRequest) -> dict[str, Any]:
         """Save a slice by name."""
-        from blindspot.backend.evaluation.saved_slices import save
-
         caller.require(study, "save slices")
         return asdict(save(study, name, body.expression, body.replace, caller.name))
 
@@ -335,7 +333,7 @@ def _add_labels(router: APIRouter, version: Version1) -> None:
         events = [each.model_dump(exclude_unset=True) for each in body.events]
         return {"receipts": labelling.store_events(study, caller, events)}
 
-    @router.post("/queue", response_model=answers.QueueAnswer)
+    @router.post("/queue", response_model=answers.Items[answers.QuestionToJudge])
     def take_questions(caller: Asking, body: requests.QueueRequest) -> dict[str, Any]:
         """Take questions of the open batches to judge, without ranks and scores, for 15 minutes."""
         return {"items": labelling.take_questions(study, caller, body.count)}
@@ -344,13 +342,13 @@ def _add_labels(router: APIRouter, version: Version1) -> None:
 def _add_judgements(router: APIRouter, version: Version1) -> None:
     study = version.study
 
-    @router.get("/machines", response_model=answers.MachinesAnswer)
+    @router.get("/machines", response_model=answers.Items[answers.MachineItem])
     def list_machines(caller: Asking) -> dict[str, Any]:
         """List the machine annotators."""
         caller.require(study, labelling.OTHERS)
         return {"items": labelling.machine_annotators(study)}
 
-    @router.get("/judgements", response_model=answers.JudgementsAnswer)
+    @router.get("/judgements", response_model=answers.Page[answers.MachineLabelItem])
     def list_judgements(
         caller: Asking,
         machine: Annotated[str, Query(max_length=128, description="Name of the machine annotator.")],
@@ -364,21 +362,21 @@ def _add_judgements(router: APIRouter, version: Version1) -> None:
     @router.post("/judgements", response_model=answers.ReceiptsAnswer)
     def give_judgements(caller: Asking, body: requests.JudgementsRequest) -> dict[str, Any]:
         """Store labels of a machine annotator, all or none. They count for no consensus and no agreement of people."""
-        given = [labelling.MachineLabels(each.id, each.question, each.labels) for each in body.items]
+        given = [labelling.machine_event(each.id, each.question, each.labels) for each in body.items]
         return {"receipts": labelling.store_judgements(study, caller, body.machine, given)}
 
 
 def _add_jobs(router: APIRouter, version: Version1) -> None:
     study = version.study
 
-    @router.get("/job-kinds", response_model=answers.JobKindsAnswer)
+    @router.get("/job-kinds", response_model=answers.Items[job_requests.StartableJob])
     def list_job_kinds(caller: Asking) -> dict[str, Any]:
         """List the jobs that you may start here, with their arguments."""
         caller.require(study, "see results")
         mine = [kind for kind in job_requests.STARTABLE if caller.is_allowed(study, action_of_job(kind))]
         return {"items": [asdict(job_requests.startable(kind)) for kind in mine]}
 
-    @router.get("/jobs", response_model=answers.JobsAnswer)
+    @router.get("/jobs", response_model=answers.Items[answers.JobAnswer])
     def list_jobs(
         caller: Asking, limit: Annotated[int, Query(ge=1, le=100, description="Number of jobs.")] = 20
     ) -> dict[str, Any]:

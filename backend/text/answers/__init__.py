@@ -1,4 +1,4 @@
-"""Answer matching: the rules (`rules.py`), matching a whole run (`run.py`), and worker processes (`processes.py`)."""
+"""Answer matching: the rules (`rules.py`), and matching a whole run (`run.py`)."""
 
 from blindspot.backend.text.answers.rules import (
     RULES,

@@ -87,7 +87,7 @@ def _words_of(text: str, normalise: bool) -> tuple[Normalised, tuple[tuple[str, 
 
 @lru_cache(maxsize=TEXTS_KEPT)
 def _cached_words(text: str, normalise: bool) -> tuple[Normalised, tuple[tuple[str, int, int], ...]]:
-    normalised = Normalised.nfd(text) if normalise else Normalised.unchanged(text)
+    normalised = Normalised.nfd(text) if normalise else Normalised(text)
     pattern = ASCII_TOKEN if normalised.text.isascii() else TOKEN
     return normalised, tuple((m.group().lower(), m.start(), m.end()) for m in pattern.finditer(normalised.text))
 

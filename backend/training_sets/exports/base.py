@@ -66,8 +66,7 @@ class ExportRows:
             )
             for _, pairs in block
         ]
-        known = self.study.corpus.ordinals({pair.passage for kinds in chosen for pairs in kinds for pair in pairs})
-        passages = dict(zip(known, self.study.corpus.passages(known.values()), strict=True))
+        passages = self.study.corpus.by_id({pair.passage for kinds in chosen for pairs in kinds for pair in pairs})
         questions = self.study.questions.with_ids([question for question, _ in block])
         for question, kinds in zip(questions, chosen, strict=True):
             yield ExportRow(

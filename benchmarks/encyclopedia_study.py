@@ -9,13 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.denoising.plan import ANNOTATOR_SEED, JUDGED, RIGHT
 from blindspot.backend.core.study import Study
 from blindspot.backend.data import encyclopedia
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
+
+JUDGED = 10  # ranks of every training question that the simulated annotator judges
+RIGHT = 0.95  # probability of a correct label; a wrong label swaps positive and negative
+ANNOTATOR_SEED = 0
 
 
 def prepared(folder: Path, passages: int, seed: int) -> Study:
