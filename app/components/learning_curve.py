@@ -215,8 +215,8 @@ def _curve(open_study: Study, points: Sequence[CurvePoint], scope: Scope, place:
 
 def _scope_sentence(scope: Scope) -> str:
     return (
-        f"Learned from {SCOPES[scope]}, measured on dev. Reranker: a feature judge that reorders the first ranks of BM25. "
-        "Adapter: a linear map of the encoder's question vectors."
+        f"Learned from {SCOPES[scope]}, measured on questions of the split dev, which never train. Reranker: a feature "
+        "judge that reorders the first ranks of BM25."
     )
 
 
