@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.judges.lists import lists_of
 from blindspot.backend.retrieval import bm25, dense
@@ -207,3 +208,15 @@ def test_an_adapter_of_an_older_version_with_two_layers_is_an_encoder(study, ada
     add_encoder(study.settings_path, "older", about)
     opened = load_encoder(study.settings.encoders["older"], "cpu")
     assert opened.encode_questions(["Where was Arve born?"]).shape == (1, width)
+
+
+def test_an_adapter_of_an_older_version_with_other_positives_still_searches(study, adapted):
+    """The setting `positives` is gone; an adapter that was trained with it is an encoder like the others."""
+    path = study.path("models", "adapted") / "training.json"
+    about = read_json(path)
+    write_json(path, about | {"settings": about["settings"] | {"positives": "answer_subject"}})
+    found = Dense(study, "adapted").search(["Where was Arve born?"], 3)
+    assert found.ordinals.shape == (1, 3)
+    write_json(path, about)
+    with pytest.raises(BadInput, match="unknown setting positives; known: "):
+        train_adapter(study, "other", "plain", "tiny", {"positives": "answer_subject"})

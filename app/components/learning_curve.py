@@ -93,7 +93,7 @@ def _panel(open_study: Study, place: str) -> None:
         show(style_sheet("learning_curve.css"), div(*_curve(open_study, points, scope, place)))
         person = None if lacking else who.signed_in_person(open_study.labels_path)
         if place != "training":  # there, the first sentence and a table say it
-            _forecast_sentence(open_study)
+            _forecast_sentence(open_study, is_short=True)
         with st.container(horizontal=True, vertical_alignment="center"):
             has_labels, has_forecast = (
                 judging_stores(open_study).labels.last_event > 0,
@@ -118,10 +118,10 @@ def forecast_line(open_study: Study, place: str) -> None:
     _forecast_button(open_study, place)
 
 
-def _forecast_sentence(open_study: Study) -> None:
-    """Show the stored forecast, if there is one."""
+def _forecast_sentence(open_study: Study, is_short: bool = False) -> None:
+    """Show the stored forecast, if there is one; `is_short`: without what cleaning would change."""
     if (found := stored_forecast(open_study)) is not None:
-        show(tag("p", found.sentence, title="\n".join(found.lines())))
+        show(tag("p", found.short_sentence if is_short else found.sentence, title="\n".join(found.lines())))
 
 
 def _forecast_button(open_study: Study, place: str, primary: bool = False) -> None:

@@ -45,8 +45,8 @@ NOT_USED = "not used"
 
 @dataclass(frozen=True, slots=True)
 class CurveInputs:
-    """The runs with which a learning curve is measured, and the index that gives the semantic features. encoder: None
-    without such an index.
+    """The runs with which a learning curve is measured, and the index that gives the semantic features and that adapters
+    are trained for. encoder: None without such an index.
     """
 
     train: str
@@ -81,7 +81,7 @@ def curve_inputs(
             "the same one"
         )
     if encoder is None:
-        encoder = next((name for name in dense_indexes(study) if _gives_features(study, name)), None)
+        encoder = next((name for name in dense_indexes(study) if _can_be_adapted(study, name)), None)
     return CurveInputs(*pairs[0], str(runs[pairs[0][0]]["retriever"]), encoder)
 
 
@@ -92,7 +92,7 @@ def _lexical_runs(runs: Mapping[str, Mapping[str, Any]], split: str) -> list[str
     return [name for name in reversed(of_split) if (kind := kinds[name]) is not None and kind.lexical]
 
 
-def _gives_features(study: Study, encoder: str) -> bool:
+def _can_be_adapted(study: Study, encoder: str) -> bool:
     manifest = study.parts("indexes")[encoder]
     return manifest.get("similarity") != "l2" and "vectors_of" not in manifest and encoder in study.settings.encoders
 

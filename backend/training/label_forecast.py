@@ -21,7 +21,9 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_cache import cached_features
 from blindspot.backend.judges.feature_judge import labels_and_answers_of, reference_questions, settled_labels
 from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.text.number_words import quantity
+from blindspot.backend.training.adapter_steps import ADAPTER_QUESTIONS, adapter_steps
 from blindspot.backend.training.curve_bench import CurveBench, curve_inputs
 from blindspot.backend.training.forecast_steps import (
     CLEANING_PRIOR,
@@ -42,17 +44,21 @@ USES: dict[str, str] = {
     "reranker": "the reranker, Success@1",
     "evaluation": "the evaluation, half-width of Success@1 on judged questions",
     "gold": "doubtful gold, wrong passages found",
+    "cleaning_retriever": "cleaning for a retriever, an adapter's Success@20",
     "cleaning_reranker": "cleaning for a reranker, Success@1",
 }
 
+MEASURE = {"reranker": "Success@1", "cleaning_retriever": "Success@20", "cleaning_reranker": "Success@1"}
 TOO_EARLY = "It is too early to say what more labels would change; judge about 30 passages of training questions first."
-GAINS = {
-    "reranker": "points of Success@1 in a reranker",
-    "cleaning_retriever": "points of Success@20 in a retriever trained on the cleaned set",
-    "cleaning_reranker": "points of Success@1 in a reranker trained on the cleaned set",
+LEARNERS = {
+    "reranker": "a reranker",
+    "cleaning_retriever": "a retriever trained on the cleaned set",
+    "cleaning_reranker": "a reranker trained on the cleaned set",
 }
-"""What labels add and where, in the sentence of the learning curve."""
+"""What labels improve, in the sentence of the learning curve."""
 LIKELY = 0.005  # the least gain that the sentence names although it is not certain
+NO_CHANGE = 0.015
+"""An interval within so much of nothing, in Success, says that cleaning is not expected to change a retriever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +102,28 @@ class LabelForecast:
 
     @property
     def sentence(self) -> str:
+        """Return a sentence on the use for which labels help most, and on the expected effect of cleaning training
+        sets.
+        """
+        gains, use, is_sure = self._best_use()
+        if not gains:
+            return TOO_EARLY
+        where = USES[use].split(",")[0] if use else ""
+        if is_sure:
+            what = f"labels pay most in {where}: the next {LABELS[-1]} are expected to {_gain_words(use, gains[use])}"
+        else:
+            what = f"no gain of the next {LABELS[-1]} labels is certain"
+            what += f"; likeliest is that in {where} they {_gain_words(use, gains[use])}" if use else ""
+        cleaning = next((each for each in self.uses if each.use == "cleaning_retriever" and each.expected), None)
+        more = (
+            ""
+            if is_sure or "evaluation" in gains
+            else " Judge some dev questions to see what labels give the evaluation."
+        )
+        return f"On this study, {what}{'' if cleaning is None else _cleaning_words(cleaning.expected[-1])}.{more}"
+
+    @property
+    def short_sentence(self) -> str:
         """Return in one sentence whether labels pay in this study, and for which use."""
         gains, use, is_sure = self._best_use()
         if not gains:
@@ -115,7 +143,7 @@ class LabelForecast:
             if each.expected and each.use != "gold"
         }
         sure = {use: gain for use, gain in gains.items() if gain.low > 0}
-        likely = {use: gain for use, gain in gains.items() if gain.value >= LIKELY}
+        likely = {use: gain for use, gain in gains.items() if gain.value >= LIKELY and use != "cleaning_retriever"}
         return gains, max(sure or likely, key=lambda name: gains[name].value, default=""), bool(sure)
 
     @property
@@ -123,12 +151,12 @@ class LabelForecast:
         """Return in one sentence which use the next labels help most, or that no gain is established; "" if nothing can
         be said yet.
         """
-        gains = {use: gain for use, gain in self._best_use()[0].items() if use in GAINS}
+        gains = {use: gain for use, gain in self._best_use()[0].items() if use in MEASURE}
         if not gains:
             return ""
         use = max(gains, key=lambda name: (gains[name].low > 0, gains[name].value))
         gain = gains[use]
-        change = f"{_signed_points(gain.value)} {GAINS[use]}"
+        change = f"{_signed_points(gain.value)} points of {MEASURE[use]} in {LEARNERS[use]}"
         interval = f"(90%: {_signed_points(gain.low)} to {_signed_points(gain.high)})"
         if gain.low > 0:
             return f"{LABELS[-1]} more labels are expected to bring {change} {interval}."
@@ -162,7 +190,17 @@ def _gain_words(use: str, gain: Forecast) -> str:
     """What labels do for a use, after "they" or "expected to"."""
     if use == "evaluation":
         return f"narrow the half-width of Success@1 by {_points(gain)}"
-    return f"raise Success@1 by {_points(gain)}"
+    return f"raise {MEASURE[use]} by {_points(gain)}"
+
+
+def _cleaning_words(change: Forecast) -> str:
+    """What cleaning is expected to change; an interval that is wide says that nobody can tell."""
+    interval = f"({_signed_points(change.low)} to {_signed_points(change.high)} points of Success@20)"
+    if change.low > 0 or change.high < 0:
+        return f"; cleaning your training set is expected to {'raise' if change.low > 0 else 'lower'} the retriever {interval}"
+    if max(-change.low, change.high) <= NO_CHANGE:
+        return f"; cleaning your training set is not expected to change the retriever {interval}"
+    return f"; what cleaning your training set would change in the retriever cannot be told yet {interval}"
 
 
 def _points(forecast: Forecast) -> str:
@@ -208,6 +246,7 @@ def forecast_labels(
         _reranker_forecast(data, more, units, seed, bench),
         _evaluation_forecast(bench, more),
         _gold_forecast(bench),
+        _cleaning_retriever(bench, data, by_people, judged, more),
         _cleaning_reranker(data, judged, more, units, seed, bench),
     )
     found = LabelForecast(labels, len(data.questions_with_positive), last_event, uses)
@@ -225,7 +264,6 @@ def stored_forecast(study: Study) -> LabelForecast | None:
     uses = [
         UseForecast(**{**each, "expected": tuple(Forecast(**one) for one in each["expected"])})
         for each in content["uses"]
-        if each["use"] in USES  # older versions also forecast cleaning for a retriever
     ]
     return LabelForecast(**{**content, "uses": tuple(uses)})
 
@@ -288,6 +326,27 @@ def _gold_forecast(bench: CurveBench) -> UseForecast:
         return UseForecast("gold", None, (), "judge about 30 gold passages first", "blindspot batch gold")
     wrong = sum(label != "positive" for label in settled)
     return UseForecast("gold", None, tuple(count_forecast(wrong, len(settled), n) for n in LABELS))
+
+
+def _cleaning_retriever(
+    bench: CurveBench,
+    data: StepLists,
+    by_people: Mapping[str, Mapping[str, int]],
+    judged_mask: np.ndarray,
+    further_labels: list[int],
+) -> UseForecast:
+    use = "cleaning_retriever"
+    if bench.inputs.encoder is None:
+        return UseForecast(use, None, (), "there is no dense index")
+    if len(judged_mask) < FEWEST_QUESTIONS or len(data.lists.questions) < ADAPTER_QUESTIONS:
+        return UseForecast(
+            use, None, (), f"needs {ADAPTER_QUESTIONS} training questions with gold, and labels of {FEWEST_QUESTIONS}"
+        )
+    steps = adapter_steps(bench, Dense(bench.study, bench.inputs.encoder), data, by_people)
+    factors = [m / len(judged_mask) for m in further_labels]
+    return UseForecast(
+        use, None, tuple(step_forecast(steps, factor, CLEANING_PRIOR, bench.units) for factor in factors)
+    )
 
 
 def _cleaning_reranker(
