@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blindspot.app import url
 from blindspot.app.components.compare_tables import scrolling
@@ -117,6 +117,20 @@ def _state(name: str, results: Sequence[Mapping[str, Any]]) -> Html:
 
 def _experiment_link(name: str, words: str) -> Html:
     return link(words, url.href(url.EXPERIMENTS, {"experiment": name}))
+
+
+class PlannedWords(NamedTuple):
+    """What an experiment would do.
+
+    Attributes:
+        figures, parts: what the paper reports, and the parts that a run makes.
+        trainings: the models that it trains. time: how long it takes, in brackets, if known.
+    """
+
+    figures: Html
+    parts: Html
+    trainings: str
+    time: str
 
 
 def planned_table(cells: Sequence[Cell], claims: Sequence[PaperClaim], paper: str) -> Html:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
 
 import streamlit as st
 
@@ -12,6 +11,7 @@ from blindspot.app.components import jobs
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.experiments import (
+    PlannedWords,
     commands,
     figure_of,
     finding,
@@ -29,7 +29,7 @@ from blindspot.app.components.relations_tables import choices
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
 from blindspot.app.judging_stores import judging_stores
-from blindspot.app.markup import Html, join, link, show, tag
+from blindspot.app.markup import join, link, show, tag
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.experiments import tables
@@ -119,11 +119,11 @@ def _experiment(open_study: Study, name: str, description: ExperimentDescription
     if name not in experiments():
         show(tag("p", "This version cannot run this experiment; its results stay here.", cls="convention"))
         return
-    _run_panel(open_study, name, description.paper, bool(results))
+    _run_panel(open_study, name, bool(results))
     show(commands(name))
 
 
-def _run_panel(open_study: Study, name: str, paper: str, has_results: bool) -> None:
+def _run_panel(open_study: Study, name: str, has_results: bool) -> None:
     """Show what the paper reports, until there are results, and the buttons that run the experiment. Where it trains,
     the small version comes first.
     """
@@ -171,20 +171,6 @@ def _planned_or_reason(open_study: Study, name: str) -> tuple[PlannedWords | Non
         )
         show(notice(words, link("Home", url.HOME), ".", kind="warning"))
         return None, "needs questions of the split dev"
-
-
-class PlannedWords(NamedTuple):
-    """What an experiment would do.
-
-    Attributes:
-        figures, parts: what the paper reports, and the parts that a run makes.
-        trainings: the models that it trains. time: how long it takes, in brackets, if known.
-    """
-
-    figures: Html
-    parts: Html
-    trainings: str
-    time: str
 
 
 def _planned(open_study: Study, name: str) -> PlannedWords:
