@@ -54,7 +54,7 @@ def _expectation_sentence(plan: CertificatePlan) -> str:
 def state_lines(certificate: Certificate) -> Iterator[str]:
     """Say what the labels prove."""
     yield (
-        f"Training set {certificate.training_set}: {certificate.judged:,} of {quantity(certificate.drawn, 'drawn negative')} judged"
+        f"Training set {certificate.training_set}: {certificate.judged:,} of {quantity(certificate.drawn, 'sampled negative')} judged"
         f"{f', {certificate.unlabelled_draws:,} left' if certificate.unlabelled_draws else ''}; {quantity(certificate.false, 'false negative')} found"
         f"{f', {certificate.unsettled:,} of them unsettled' if certificate.unsettled else ''}."
     )
@@ -100,7 +100,7 @@ def more_line(certificate: Certificate) -> str:
         return "None of the numbers of further labels that were tried is expected to meet the target. Clean the set, or certify a higher share of false negatives."
     if certificate.unlabelled_draws:
         return (
-            f"Judge the {quantity(certificate.unlabelled_draws, 'drawn negative')} that are left, then certify again."
+            f"Judge the {quantity(certificate.unlabelled_draws, 'sampled negative')} that are left, then certify again."
         )
     return f"About {quantity(certificate.more, 'more negative')} must be judged."
 

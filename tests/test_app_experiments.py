@@ -8,6 +8,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.experiments.cost import next_without_training, planned_parts
 from blindspot.backend.experiments.papers import EXPERIMENTS, WITHOUT_TRAINING
 from blindspot.backend.experiments.running import run_experiment
+from blindspot.backend.experiments.tables import difference
 from blindspot.backend.text.number_words import quantity
 from tests.app_pages import HOSTILE, Page
 from tests.experiments import experiment_study
@@ -34,15 +35,24 @@ def test_every_experiment_is_there_to_ask(study):
         EXPERIMENTS["denoised-by-rank"].asks in page.text
         and "blindspot experiment denoised-by-rank --plan" in page.text
     )
-    waiting, there = planned_parts(study, "denoised-by-rank").as_words()
-    assert f"To be made: {waiting}; there already: {there}." in page.text, "of the full experiment, beside its button"
-    assert {button.label for button in page.app.button} >= {"Run", "Run the small version"}
+    planned = planned_parts(study, "denoised-by-rank")
+    waiting, there = planned.as_words()
+    assert f"What it makes {waiting.replace(',', '')} There already: {there}." in page.text, "of the full experiment"
+    assert [button.label for button in page.app.button][:2] == ["Run the small version", f"Train {planned.trainings}"]
+    assert page.part("<h1.*?</h1>") == ["Not run yet: at which ranks does the cross-encoder remove passages?"]
+
+
+def test_before_it_runs_an_experiment_shows_the_paper_s_figures_and_claims(study):
+    page = Page(study.folder, "experiments", experiment="strategies")
+    assert "hard negatives, denoised (step 3) Success@5 73.2 not run" in page.text
+    assert "denoised hard negatives beat raw ones" in page.text and "What RocketQA reports" in page.text
 
 
 def test_the_page_offers_the_next_experiment_that_trains_nothing(study, tmp_path):
     study = copied(study, tmp_path / "s")
     name, planned = next_without_training(study, set())
-    assert experiments_offered(study) == [f"Run {name}"] and planned.waiting
+    asks = EXPERIMENTS[name].asks
+    assert experiments_offered(study) == [f"Test: {asks[:1].lower()}{asks[1:]}"] and planned.waiting
     later, _ = next_without_training(study, {name})
     assert WITHOUT_TRAINING.index(later) > WITHOUT_TRAINING.index(name)
     assert next_without_training(study, set(WITHOUT_TRAINING)) is None
@@ -50,7 +60,7 @@ def test_the_page_offers_the_next_experiment_that_trains_nothing(study, tmp_path
 
 def experiments_offered(study):
     page = Page(study.folder, "experiments")
-    return [button.label.partition(" (")[0] for button in page.app.button if button.label.startswith("Run ")]
+    return [button.label.partition(" (")[0] for button in page.app.button if button.label.startswith("Test: ")]
 
 
 def test_a_result_stands_with_its_claims_and_its_word(study, tmp_path):
@@ -60,14 +70,14 @@ def test_a_result_stands_with_its_claims_and_its_word(study, tmp_path):
     overview = Page(study.folder, "experiments")
     tested = f"{quantity(len(words), 'claim')} of the papers tested"
     assert f"{tested}{_counted_words(words)}; 1 of {len(EXPERIMENTS)} experiments has run." in overview.text
-    assert "not run" not in overview.text
-    offered, first = [each for each in overview.links() if each.startswith("experiments?experiment=")][:2]
-    assert offered != first == "experiments?experiment=retrieval", "below the one to run next, what ran comes first"
+    first = next(each for each in overview.links() if each.startswith("experiments?experiment="))
+    assert first == "experiments?experiment=retrieval", "the tested claims come first"
     page = Page(study.folder, "experiments", experiment="retrieval")
     (answer,) = page.part("<h1.*?</h1>")
     assert answer == finding(found) and answer.lower().startswith(found["verdict"]) and "n = " in answer
-    assert answer in overview.text, "the finding stands beside the experiment that has run"
     for claim in found["claims"]:
+        figure = difference(claim, found["unit"])
+        assert f"{claim['says']} {claim.get('about') or ''}".strip() in overview.text and figure in overview.text
         assert claim["says"] in page.text and f"n = {claim['n']}" in page.text
     for cell in found["cells"]:
         assert f"{100 * cell['value']:.1f}" in page.text

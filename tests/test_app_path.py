@@ -112,8 +112,8 @@ def test_the_current_step_says_of_how_many_and_a_step_without_a_later_one_leads_
         '<span class="tick">✓ </span><span class="place" data-step="Step 1 of 6: "><span>1 </span></span>See the failure'
         in see
     )
-    # Without labels and sets: from This set and from Train to the page that builds a set, which has its own button.
+    # Without labels and sets: from Judge and from Train to the tab that builds a set, which has its own button.
     assert shown(Page(study.folder, "judge"))[1] == "training?tab=sets"
-    assert shown(Page(study.folder, "training"))[1] == "training?tab=sets"
-    assert shown(Page(study.folder, "training", tab="sets"))[1] is None
+    assert shown(Page(study.folder, "training"))[1] is None
+    assert shown(Page(study.folder, "training", tab="judges"))[1] == "training?tab=sets"
     assert shown(Page(study.folder, "training", tab="models"))[1] == "training?tab=sets"

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from blindspot.app.components.training.judges import _error_words
 from blindspot.app.components.training.models import _curves
 from blindspot.backend.core.manifest import write_json
 from blindspot.backend.core.study import Study
@@ -77,9 +78,10 @@ def test_without_training_questions_it_says_so(tmp_path, study):
 
 def test_a_set_is_told_by_its_sources(study):
     build(study, name="raw")
-    assert "raw 3 3 15 0 no cleaning r" in Page(study.folder, "training", tab="sets").text
-    page = Page(study.folder, "training")
-    assert "positives 3 3 gold" in page.text and "negatives 15 15 mined" in page.text
+    page = Page(study.folder, "training", tab="sets")
+    assert "raw 3 3 15 0 0 0 no cleaning r" in page.text, "in the list of sets"
+    assert "positives 3 gold 3" in page.text and "negatives 15 mined 15" in page.text
+    assert "People's labels decide the role of 0 of its 18 pairs." in page.text
     assert "raw takes all 15 passages mined from r as negatives (no cleaning)." in page.text
     assert "Questions left out : 1 " in page.text
 
@@ -93,7 +95,7 @@ def test_labels_given_since_are_listed_and_change_the_next_set(study):
     assert "question passage label change" in page.text
     again = build(study, "labels", name="clean")
     page = Page(study.folder, "training", "lea", set="clean", before="raw")
-    assert "From raw to clean: 1 changed pair" in page.text and "negative by run → positive by label" in page.text
+    assert "relabelled: negative → positive: 1 pair" in page.text and "negative by run → positive by label" in page.text
     assert first.name in page.text and again.name in page.text
 
 
@@ -107,16 +109,16 @@ def test_a_set_is_shown_beside_the_one_it_was_cleaned_from(study, monkeypatch):
     build(study, "labels", name="clean", seed=7)
     assert "Compare with" in [each.label for each in Page(study.folder, "training", "lea", set="raw").app.selectbox]
     page = Page(study.folder, "training", "lea", set="clean")
-    assert "before: raw clean of which" in page.text and "positives 3 5 2 by annotators, 3 gold" in page.text
-    assert "From raw to clean: 2 changed pairs" in page.text
-    turned = "clean turns 2 negatives of raw into positives."
+    assert "group raw clean change" in page.text and "positives 2 by annotators, 3 gold 3 5 +2" in page.text
+    assert "clean 3 5 13 2 0 2 labels r" in page.text, "in the list: 2 turned positive, 0 dropped, 2 by people"
+    turned = "clean removes 2 of the 15 negatives of raw (13.3%): 2 become positives."
     assert turned in Page(study.folder, "training", "lea", tab="sets").text
     assert turned not in Page(study.folder, "training", "ann", tab="sets").text, "labels are hidden from annotators"
     assert page.text.count("negative by run → positive by label") == 1 and "All 2 pairs" in page.text
     chosen = Page(study.folder, "training", "lea", set="clean", change="negative-positive")
     assert chosen.text.count("negative by run → positive by label") == 2 and "All 2 pairs" not in chosen.text
-    assert "before: raw" in Page(study.folder, "training", "ann", set="clean").text
-    assert "changed pair" not in Page(study.folder, "training", "ann", set="clean").text
+    hidden = Page(study.folder, "training", "ann", set="clean").text
+    assert "group raw clean change" in hidden and "relabelled" not in hidden
 
 
 def test_the_differences_of_two_sets_begin_with_what_matters_and_are_paged(study, monkeypatch):
@@ -128,12 +130,13 @@ def test_the_differences_of_two_sets_begin_with_what_matters_and_are_paged(study
     say(study, "ann", "q0", {"p1": "positive", "p0": "negative", "p3": "negative"})
     build(study, "answer_match+labels", name="clean", last=3)
     page = Page(study.folder, "training", "lea", set="clean", before="raw")
-    kinds = re.findall(r'<tr class="kind"><td>(\d+)</td>.*?<a [^>]*>([^<]*)</a>', page.html)
-    assert [title for _, title in kinds][:3] == [
-        "relabelled: negative → positive", "relabelled: positive → negative", "dropped negatives"
+    kinds = re.findall(r'<tr class="kind"><th scope="row"><a [^>]*>([^<]*)</a>.*?<td>([+−]\d+)</td></tr>', page.html)
+    assert [title for title, _ in kinds] == [
+        "relabelled: negative → positive", "relabelled: positive → negative", "negative, no longer in the set", "dropped negatives"
     ]  # fmt: skip
-    assert kinds[0][0] == "1" and study.corpus.passage(1).text in page.text and "p1" in page.text
-    removed = next(count for count, title in kinds if title == "negative, no longer in the set")
+    assert kinds[0][1] == "+1" and "relabelled: negative → positive: 1 pair" in page.text
+    assert study.corpus.passage(1).text in page.text and "p1" in page.text
+    removed = next(count[1:] for title, count in kinds if title == "negative, no longer in the set")
     gone = {"set": "clean", "before": "raw", "change": "negative-absent"}
     first, second = (Page(study.folder, "training", "lea", **gone, page=number) for number in ("1", "2"))
     listed = [re.findall(r'<span class="roles">([^<]*)</span>', each.html) for each in (first, second)]
@@ -176,7 +179,7 @@ def test_an_annotator_is_told_that_differences_show_labels(study):
     build(study, name="raw")
     build(study, "answer_match", name="clean")
     page = Page(study.folder, "training", "ann", set="clean", before="raw")
-    assert "Only people who settle disputes can see them" in page.text and "changed pair" not in page.text
+    assert "Only people who settle disputes can see them" in page.text and 'class="kind"' not in page.html
     assert "can see them" not in Page(study.folder, "training", "ann", set="clean").text
 
 
@@ -289,10 +292,10 @@ def test_a_cross_encoder_is_trained_on_the_open_set(study, monkeypatch, sent):
 @pytest.mark.parametrize(
     ("parameters", "title", "about"),
     [
-        ({}, "This set", "clean "), ({"set": "base"}, "This set", "base "), ({"set": "base", "before": "clean"}, "This set", "base "),
-        ({"tab": "sets"}, "Sets", "clean "), ({"view": "judges"}, "Judges", ""), ({"tab": "judges"}, "Judges", ""),
+        ({}, "Sets", "clean "), ({"set": "base"}, "Sets", "base "), ({"tab": "set", "set": "base", "before": "clean"}, "Sets", "base "),
+        ({"tab": "sets"}, "Sets", "clean "), ({"view": "judges"}, "Automatic judges", ""), ({"tab": "judges"}, "Automatic judges", ""),
         ({"view": "curve"}, "Learning curve", ""), ({"model": "mine"}, "Models", ""), ({"tab": "models", "set": "base"}, "Models", "No model yet."),
-        ({"tab": "nothing"}, "This set", "clean "),
+        ({"tab": "nothing"}, "Sets", "clean "),
     ],
 )  # fmt: skip
 def test_each_address_opens_its_tab_on_its_set(study, parameters, title, about):
@@ -303,7 +306,7 @@ def test_each_address_opens_its_tab_on_its_set(study, parameters, title, about):
     (finding,) = page.part("<h1>.*?</h1>")
     assert finding.startswith(about) and title in page.part('<a [^>]*class="here"[^>]*aria-current.*?</a>')
     chosen = parameters.get("set", "clean")
-    for tab in ("sets", "set", "judges", "models", "curve"):
+    for tab in ("sets", "judges", "models", "curve"):
         assert f"training?tab={tab}&set={chosen}" in page.links()
 
 
@@ -321,7 +324,7 @@ def test_a_set_is_certified_by_buttons(study, monkeypatch):
     """Plan, queue and state; an annotator sees the certificate and no button."""
     build(study, name="raw")
     page = Page(study.folder, "training", "lea", set="raw")
-    assert "Not certified. No pairs were drawn yet." in page.text and "blindspot training-set" not in page.text
+    assert "Not certified. No pairs were sampled yet." in page.text and "blindspot training-set" not in page.text
     monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
     monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
 
@@ -430,8 +433,9 @@ def test_three_judges_side_by_side(study):
     judged(study)
     page = Page(study.folder, "training", "lea", tab="judges")
     assert "3 pairs judged by all three" in page.text
-    assert "1 1 of 10 retrieved 0 0 0 0 0 1 100.0% 0 0" in page.text  # rank 1: the cross-encoder alone, no
-    assert "2–5 2 of 40 retrieved 0 0 1 50.0% 1 50.0% 0 0 0 0" in page.text
+    assert "1 1 of 10 retrieved 0 0.0% 0 0 0 0 0 1 100.0% 0 0" in page.text  # rank 1: the cross-encoder alone, no
+    assert "2–5 2 of 40 retrieved 0 0.0% 0 0 1 50.0% 1 50.0% 0 0 0 0" in page.text
+    assert "all 3 0 0.0% 0 0 1 33.3% 1 33.3% 0 1 33.3% 0 0" in page.text and "6–20" not in page.text
     cell = next(address for address in page.links() if "cell=nyy" in address)
     assert "ranks=2%E2%80%935" in cell
     opened = Page(study.folder, "training", "lea", tab="judges", cell="nyy", ranks="2–5")
@@ -440,11 +444,19 @@ def test_three_judges_side_by_side(study):
     )
     assert any(address.startswith("question?question=q0&a=r") for address in opened.links())
     strict = Page(study.folder, "training", "lea", tab="judges", cut="0.1")
-    assert "1 1 of 10 retrieved 1 100.0%" in strict.text
+    assert "1 1 of 10 retrieved 1 100.0% 1 100.0%" in strict.text
+
+
+def test_errors_of_an_automatic_judge_are_named_by_kind():
+    assert _error_words(0, 0) == "" and _error_words(7, 0) == "; all 7 errors are false positives"
+    assert _error_words(1, 0) == "; its only error is a false positive"
+    assert _error_words(4, 3) == "; of its 7 errors, 4 are false positives and 3 false negatives"
+    assert _error_words(1, 1) == "; of its 2 errors, 1 is a false positive and 1 a false negative"
 
 
 def test_judges_that_are_missing_are_named(study):
     page = Page(study.folder, "training", "lea", tab="judges")
+    assert "No judge is trained yet." in page.text and "judge" in page.links(), "without labels, it leads to Judge"
     assert (
         "No people. Nobody has judged a question of r yet" in page.text
         and "At least two of the three judges are needed" in page.text
@@ -455,8 +467,9 @@ def test_judges_that_are_missing_are_named(study):
         "No cross-encoder. No model has scored passages here" in page.text
         and "judged by people and answer match" in page.text
     )
-    assert "People and answer match agree on 1 of 2 pairs of r, 50.0% (" in page.text
-    assert "2–5 1 of 40 retrieved 0 0 1 100.0% 0" in page.text and "pair at" not in page.text
+    assert "The answer match is right in 1 of 2 pairs that people judged, 50.0% (95%: " in page.text
+    assert "; its only error is a false negative." in page.text
+    assert "2–5 1 of 40 retrieved 0 0.0% 0 0 1 100.0% 0" in page.text and "pair at" not in page.text
 
 
 def test_a_job_that_ends_while_the_page_is_drawn_is_not_missed(study, monkeypatch):
@@ -475,7 +488,7 @@ def test_a_job_that_ends_while_the_page_is_drawn_is_not_missed(study, monkeypatc
     monkeypatch.setattr("blindspot.app.components.training.this_set.new_labels", meanwhile)
     monkeypatch.setattr(jobs, "recent", lambda *_: [replace(job, state="done" if ended else "running")])
     page = Page(study.folder, "training", "lea", set="raw")
-    assert "The set late is built. Open late" in page.text and "training?tab=set&set=late" in page.links()
+    assert "The set late is built. Open late" in page.text and "training?tab=sets&set=late" in page.links()
 
 
 def test_a_small_study_keeps_as_many_passages_as_it_has(study, monkeypatch, sent):

@@ -231,7 +231,7 @@ def test_the_docs_show_the_table():
 BUTTONS = {
     "": {"lead": {"Start"}, "adjudicator": set(), "annotator": set()},
     "training": {
-        "lead": {"Judge a sample of what the policy kept and removed", "Plan"},
+        "lead": {"Judge a sample", "Plan", "Build"},
         "adjudicator": set(),
         "annotator": set(),
     },
@@ -244,7 +244,7 @@ BUTTONS = {
     "training?tab=judges": {"lead": set(), "adjudicator": set(), "annotator": set()},
     "training?tab=curve": {"lead": set(), "adjudicator": set(), "annotator": set()},
     "experiments?experiment=buckets": {
-        "lead": {"Run", "Run the small version"},
+        "lead": {"Run the experiment", "Run the small version"},
         "adjudicator": set(),
         "annotator": set(),
     },

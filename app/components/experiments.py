@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blindspot.app import url
+from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import command, methods_note
-from blindspot.app.markup import Html, div, join, link, span, tag, term
+from blindspot.app.markup import Html, div, join, link, row, span, table, table_head, tag, term
 from blindspot.backend.evaluation.chart_colours import COLOURS
 from blindspot.backend.evaluation.report_plots import SYMBOLS
-from blindspot.backend.experiments.papers import WITHOUT_TRAINING, ExperimentDescription, experiments
+from blindspot.backend.experiments.papers import ExperimentDescription, experiments
 from blindspot.backend.experiments.tables import count_note, difference, format_value, result_grid
-from blindspot.backend.text.number_words import noun_form, quantity
+from blindspot.backend.text.number_words import duration, noun_form, quantity
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-SIGNS = {"supported": "✓", "not supported": "✗", "inconclusive": "?", "no finding": "–"}
+    from blindspot.backend.experiments.plan import Cell, PaperClaim
+
+SIGNS = {"supported": "✓ ", "not supported": "✗ ", "inconclusive": "", "no finding": ""}
 BEST = ("supported", "not supported", "inconclusive", "no finding")
 
 
@@ -32,14 +35,19 @@ def listed_experiments(results: Sequence[Mapping[str, Any]]) -> dict[str, Experi
 
 def overview_sentence(results: Sequence[Mapping[str, Any]]) -> str:
     """Say how many of the tested claims of the papers hold here, by the newest result of each experiment."""
-    listed = listed_experiments(results)
-    newest = {result["experiment"]: result for result in reversed(results) if result["verdict"] != "no finding"}
-    words = [claim["word"] for result in newest.values() for claim in result["claims"]]
+    listed, newest = listed_experiments(results), newest_findings(results)
+    words = [claim["word"] for result in newest for claim in result["claims"]]
     if not newest:
         papers = len({about.paper for about in listed.values()})
         return f"No claim is tested yet: {quantity(len(listed), 'experiment')} repeat tables of {papers} papers here."
     ran = f"{len(newest):,} of {quantity(len(listed), 'experiment')} {noun_form(len(newest), 'has', 'have')} run."
     return f"{quantity(len(words), 'claim')} of the papers tested{_counted_words(words)}; {ran}"
+
+
+def newest_findings(results: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the newest result of each experiment, without those of small versions, which are no findings."""
+    newest = {result["experiment"]: result for result in reversed(results) if result["verdict"] != "no finding"}
+    return list(newest.values())[::-1]
 
 
 def _counted_words(words: Sequence[str]) -> str:
@@ -52,40 +60,105 @@ def _counted_words(words: Sequence[str]) -> str:
 
 
 def overview(results: Sequence[Mapping[str, Any]]) -> Html:
-    """All experiments: first those that ran, with their finding, then the others by paper, folded."""
-    best: dict[str, Mapping[str, Any]] = {}
-    for result in results:  # newest first
-        name = result["experiment"]
-        best[name] = min(best.get(name, result), result, key=lambda each: BEST.index(each["verdict"]))
-    listed = listed_experiments(results)
-    ran = [
-        tag("li", _experiment_link(name, listed[name], _verdict_mark(result["verdict"])), tag("p", finding(result)))
-        for name, result in best.items()
+    """Every claim that was tested with its figure, and below them all experiments by paper."""
+    claims = [
+        row(
+            tag(
+                "td", _experiment_link(result["experiment"], f"{result['paper']}, {result['source']}"), cls="left wide"
+            ),
+            difference(claim, result["unit"]),
+            tag("td", _verdict_mark(claim["word"]), cls="left"),
+            head=join(claim["says"], span(claim["about"], cls="about") if claim.get("about") else ""),
+        )
+        for result in newest_findings(results)
+        for claim in result["claims"]
     ]
-    others = {name: about for name, about in listed.items() if name not in best}
-    papers = []
-    for paper in dict.fromkeys(about.paper for about in others.values()):
-        of_paper = {name: about for name, about in others.items() if about.paper == paper}
-        items = [
-            tag("li", _experiment_link(name, about, span(about.needs, cls="soft"))) for name, about in of_paper.items()
-        ]
-        without = sum(name in WITHOUT_TRAINING for name in of_paper)
-        more = span(f", {without} without training" if without else "", cls="soft")
-        summary = tag("summary", f"{paper}: {quantity(len(items), 'experiment')}", more)
-        papers.append(div(tag("details", summary, tag("ul", *items, cls="asked"), cls="fold"), cls="panel"))
+    left = [tag("th", name, scope="col", cls=cls) for name, cls in (("paper, table", "left wide"), ("verdict", "left"))]
+    tested = scrolling(table(table_head("claim", left[0], "here", left[1]), claims, "figures papers"))
     return join(
-        div(tag("h2", "Run on this study"), tag("ul", *ran, cls="asked"), cls="panel") if ran else "",
-        div(*papers, cls="papers"),
+        div(tag("h2", "Tested claims"), tested, cls="panel") if claims else "",
+        div(tag("h2", "All experiments"), scrolling(_experiments_table(results)), cls="panel"),
     )
 
 
-def _experiment_link(name: str, description: ExperimentDescription, more: Html) -> Html:
-    words = span(description.asks, " ", span(f"{name}, {description.source}", cls="soft"))
-    return link(join(words, more), url.href(url.EXPERIMENTS, {"experiment": name}))
+def _experiments_table(results: Sequence[Mapping[str, Any]]) -> Html:
+    """All experiments by paper: the question, the table that it repeats, what it needs, and its state."""
+    listed, rows = listed_experiments(results), []
+    for paper in dict.fromkeys(about.paper for about in listed.values()):
+        rows.append(tag("tr", tag("th", paper, scope="rowgroup", colspan=4, cls="left"), cls="paper"))
+        for name, about in listed.items():
+            if about.paper == paper:
+                cells = (about.source, about.needs, _state(name, results))
+                rows.append(
+                    row(
+                        *(
+                            tag("td", cell, cls=cls)
+                            for cell, cls in zip(cells, ("left wide", "left wide", "left"), strict=True)
+                        ),
+                        head=join(_experiment_link(name, about.asks), " ", span(name, cls="soft")),
+                    )
+                )
+    names = (("table", "left wide"), ("trains and needs", "left wide"), ("state", "left"))
+    heads = (tag("th", name, scope="col", cls=cls) for name, cls in names)
+    return table(table_head("question", *heads), rows, "figures papers")
+
+
+def _state(name: str, results: Sequence[Mapping[str, Any]]) -> Html:
+    """Return the best verdict of an experiment with the time that it took, or that it has not run."""
+    of_name = [result for result in results if result["experiment"] == name]
+    if not of_name:
+        return span("not run", cls="soft")
+    best = min(of_name, key=lambda result: BEST.index(result["verdict"]))
+    if best["verdict"] == "no finding":
+        return span("small version ran", cls="soft")
+    took = span(f" in {duration(best['seconds'])}", cls="soft") if best.get("seconds") else ""
+    return join(_verdict_mark(best["verdict"]), took)
+
+
+def _experiment_link(name: str, words: str) -> Html:
+    return link(words, url.href(url.EXPERIMENTS, {"experiment": name}))
+
+
+class PlannedWords(NamedTuple):
+    """What an experiment would do.
+
+    Attributes:
+        figures, parts: what the paper reports, and the parts that a run makes.
+        trainings: the models that it trains. time: how long it takes, in brackets, if known.
+    """
+
+    figures: Html
+    parts: Html
+    trainings: str
+    time: str
+
+
+def planned_table(cells: Sequence[Cell], claims: Sequence[PaperClaim], paper: str) -> Html:
+    """What the paper reports, beside what is not measured here yet, and what it claims."""
+    lines = [
+        row(tag("td", cell.column, cls="left"), f"{cell.published:g}", span("not run", cls="soft"), head=cell.row)
+        for cell in cells
+        if cell.published is not None
+    ]
+    if not lines and not claims:
+        return Html("")
+    measure = tag("th", "measure", scope="col", cls="left")
+    figures = scrolling(table(table_head("variant", measure, paper, "here"), lines, "figures small")) if lines else ""
+    said = tag("ul", *dict.fromkeys(tag("li", claim.statement) for claim in claims))
+    return div(
+        tag("h2", f"What {paper} reports"), figures, tag("h3", "Its claims") if claims else "", said, cls="panel"
+    )
+
+
+def parts_list(waiting: str, existing: str) -> Html:
+    """What a run of the experiment makes, folded."""
+    items = (tag("li", each) for each in waiting.split(", "))
+    there = tag("p", f"There already: {existing}.", cls="convention")
+    return tag("details", tag("summary", "What it makes"), div(tag("ul", *items), there), cls="how")
 
 
 def _verdict_mark(verdict: str) -> Html:
-    return span(f"{SIGNS[verdict]} {verdict}", cls=f"word {verdict.replace(' ', '-')}")
+    return span(f"{SIGNS[verdict]}{verdict}", cls=f"word {verdict.replace(' ', '-')}")
 
 
 def result_table(result: Mapping[str, Any]) -> Html:
@@ -173,7 +246,7 @@ def commands(name: str) -> Html:
     """The commands that plan and run the full experiment, folded."""
     line = f"blindspot experiment {name}"
     said = tag("p", command(f"{line} --plan"), " estimates the time, ", command(line), " runs it.", cls="convention")
-    return tag("details", tag("summary", "By commands"), said, cls="how")
+    return tag("details", tag("summary", "Command line"), said, cls="how")
 
 
 def figure_of(result: Mapping[str, Any]) -> Figure:

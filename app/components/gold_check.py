@@ -10,6 +10,7 @@ from functools import partial
 import streamlit as st
 
 from blindspot.app import hidden_questions, study, url, who
+from blindspot.app.components.check_row import check_row
 from blindspot.app.components.message import show_last_message, try_action
 from blindspot.app.judging_stores import judging_stores
 from blindspot.app.markup import Html, div, join, link, show, tag
@@ -51,9 +52,8 @@ def _unchecked_runs(_study: Study, questions: object) -> str:
 
 
 def gold_panel(open_study: Study, checks: Sequence[GoldCheck]) -> None:
-    """Show the sentences of some checks, and one button that draws (more) pairs of the chosen check as a batch."""
-    sentences = gold_sentences(open_study, list(dict.fromkeys(check.of for check in checks)))
-    said = sentences or list(filter(None, [_unchecked_runs(open_study, study.questions_key(open_study))]))
+    """Show the sentences of some checks, and one button that samples (more) pairs of the chosen check as a batch."""
+    said = _lines(open_study, checks)
     if not said:
         return
     with st.container(key="gold-check"):
@@ -61,13 +61,33 @@ def gold_panel(open_study: Study, checks: Sequence[GoldCheck]) -> None:
         if not who.may(open_study.labels_path, "make batches"):
             return
         with st.container(horizontal=True, vertical_alignment="bottom"):
-            check = checks[0]
-            if len(checks) > 1:
-                check = st.selectbox("What to check", checks, format_func=_button_label, key="gold-check-of", width=420)
-            words = "Make a batch" if len(checks) > 1 else _button_label(check)
-            draw = partial(_draw, open_study, check)
-            st.button(words, key="gold-check-draw", on_click=try_action, args=(draw, "gold-check"))
+            check = st.selectbox("What to check", checks, format_func=_button_label, key="gold-check-of", width=420)
+            _draw_button(open_study, check, "Make a batch")
     show_last_message("gold-check")
+
+
+def gold_row(open_study: Study, check: GoldCheck) -> None:
+    """Show one check among others of a training set."""
+    said = _lines(open_study, [check])
+    if not said:
+        return
+    state, action = check_row("Gold states the fact", "Whether gold passages state the fact, judged by people")
+    with state:
+        show(*(tag("p", line) for line in said))
+        show_last_message("gold-check")
+    if who.may(open_study.labels_path, "make batches"):
+        with action:
+            _draw_button(open_study, check, _button_label(check))
+
+
+def _lines(open_study: Study, checks: Sequence[GoldCheck]) -> list[str]:
+    sentences = gold_sentences(open_study, list(dict.fromkeys(check.of for check in checks)))
+    return sentences or list(filter(None, [_unchecked_runs(open_study, study.questions_key(open_study))]))
+
+
+def _draw_button(open_study: Study, check: GoldCheck, words: str) -> None:
+    draw = partial(_draw, open_study, check)
+    st.button(words, key="gold-check-draw", on_click=try_action, args=(draw, "gold-check"))
 
 
 def _button_label(check: GoldCheck) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import streamlit as st
 
+from blindspot.analysis.forecast_intervals import Forecast
 from blindspot.app import study, url, who
 from blindspot.app.components import jobs
 from blindspot.app.components.compare_tables import scrolling
@@ -19,12 +20,11 @@ from blindspot.app.components.training.pairs import pair_rows
 from blindspot.app.judging_stores import judging_stores
 from blindspot.app.markup import Html, div, join, link, row, show, span, table, table_head, tag, term
 from blindspot.backend.core.jobs import request
+from blindspot.backend.core.result_table import signed_number
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import count_with_units
-from blindspot.backend.evaluation.measures import SUCCESS
-from blindspot.backend.text.number_words import quantity
+from blindspot.backend.text.number_words import duration, quantity
 from blindspot.backend.training.curve_bench import curve_inputs
-from blindspot.backend.training.curve_bench import share_with_interval as share_of
 from blindspot.backend.training.curve_points import (
     SCOPES,
     CurveOutcome,
@@ -45,6 +45,13 @@ SECONDS_BETWEEN_LOOKS = 4.0
 SHOWN = 100
 FORECAST_CLASSES = (*["wide"] * (len(LABELS) - 1), None)
 """The classes of the forecast's columns: narrow windows show the last."""
+USE_TITLES = {
+    "reranker": "Reranker, Success@1",
+    "evaluation": "Evaluation, half-width of the interval of Success@1",
+    "gold": "Gold, wrong passages found",
+    "cleaning_retriever": "Retriever trained on the cleaned set, Success@20",
+    "cleaning_reranker": "Reranker trained on the cleaned set, Success@1",
+}
 WORDS: dict[Scope, str] = {"judged": "from judged questions", "all": "from all training questions"}
 _MARGIN = 0.02  # room above and below the intervals
 _HALF_LINE = 1.1  # half the width of a line, in percent of the plot's height
@@ -158,10 +165,16 @@ def _button(open_study: Study, missing_reason: str, place: str, primary: bool) -
         open_study,
         request(add_point, "asked"),
         key=f"add-point-{place}",
-        label="Measure now",
+        label=f"Measure now{_last_duration(open_study)}",
         missing_part=missing_reason,
         primary=primary,
     )
+
+
+def _last_duration(open_study: Study) -> str:
+    """Return how long the last measurement took, in brackets; "" before the first."""
+    points = curve_points(open_study)
+    return f" (about {duration(points[-1].seconds)})" if points else ""
 
 
 def _curve(open_study: Study, points: Sequence[CurvePoint], scope: Scope, place: str) -> list[Html]:
@@ -203,8 +216,8 @@ def _curve(open_study: Study, points: Sequence[CurvePoint], scope: Scope, place:
 
 def _scope_sentence(scope: Scope) -> str:
     return (
-        f"Learned from {SCOPES[scope]}, measured on dev. Reranker: a feature judge that reorders the first ranks of BM25. "
-        "Adapter: a linear map of the encoder's question vectors."
+        f"Learned from {SCOPES[scope]}, measured on questions of the split dev, which never train. Reranker: a feature "
+        "judge that reorders the first ranks of BM25."
     )
 
 
@@ -231,13 +244,8 @@ def _chart(title: str, points: Sequence[CurvePoint], shares: Sequence[Share], ba
     marks = [
         span(cls="base", style=f"top:{vertical_position(base.value):.1f}%", title=f"{base_name}: {_share_text(base)}")
     ]
-    if len(places) > 1:
-        band = [(x, vertical_position(s.high)) for x, s in places] + [
-            (x, vertical_position(s.low)) for x, s in reversed(places)
-        ]
-        edge = [(x, vertical_position(s.value)) for x, s in places]
-        line = [(x, y - _HALF_LINE) for x, y in edge] + [(x, y + _HALF_LINE) for x, y in reversed(edge)]
-        marks += [span(cls="band", style=_polygon(band)), span(cls="curve-line", style=_polygon(line))]
+    corners = [tuple(vertical_position(value) for value in (share.high, share.value, share.low)) for _, share in places]
+    marks += _line_with_band([(x, *ys) for (x, _), ys in zip(places, corners, strict=True)])
     for (x, share), point in zip(places, points, strict=True):
         top, bottom = vertical_position(share.high), vertical_position(share.low)
         marks.append(span(cls="bar", style=f"left:{x:.1f}%;top:{top:.1f}%;height:{bottom - top:.1f}%"))
@@ -271,6 +279,41 @@ def _chart(title: str, points: Sequence[CurvePoint], shares: Sequence[Share], ba
         ),
         cls="curve-chart",
     )
+
+
+def _forecast_chart(expected: Sequence[Forecast]) -> Html:
+    """Draw what further labels are expected to change in the reranker, from 0 further labels on, with its band."""
+    low = min(0.0, *(found.low for found in expected)) - _MARGIN / 2
+    high = max(0.0, *(found.high for found in expected)) + _MARGIN / 2
+
+    def vertical_position(value: float) -> float:
+        return 100 * (high - value) / (high - low)
+
+    places = [(3.0, *[vertical_position(0.0)] * 3)]
+    for number, found in zip(LABELS, expected, strict=True):
+        ends = (vertical_position(value) for value in (found.high, found.value, found.low))
+        places.append((3 + 94 * number / LABELS[-1], *ends))
+    ticks = [
+        span(signed_number(100 * value), cls="tick", style=f"top:{vertical_position(value):.1f}%")
+        for value in (low + _MARGIN / 2, 0.0, high - _MARGIN / 2)
+    ]
+    zero = span(cls="base", style=f"top:{vertical_position(0.0):.1f}%")
+    return div(
+        div(tag("b", "Reranker"), span(", change of Success@1 in points", cls="soft"), cls="curve-title"),
+        div(zero, *_line_with_band(places), *ticks, cls="curve-plot", aria_hidden="true"),
+        div(span("0 more labels"), span(f"{LABELS[-1]}"), cls="curve-below"),
+        cls="curve-chart",
+    )
+
+
+def _line_with_band(places: Sequence[tuple[float, ...]]) -> list[Html]:
+    """Draw a line and the band around it through places (x, top, middle, bottom), in percent of the plot."""
+    if len(places) < 2:
+        return []
+    band = [(x, top) for x, top, _, _ in places] + [(x, bottom) for x, _, _, bottom in reversed(places)]
+    edge = [(x, y) for x, _, y, _ in places]
+    line = [(x, y - _HALF_LINE) for x, y in edge] + [(x, y + _HALF_LINE) for x, y in reversed(edge)]
+    return [span(cls="band", style=_polygon(band)), span(cls="curve-line", style=_polygon(line))]
 
 
 def _polygon(corners: Sequence[tuple[float, float]]) -> str:
@@ -345,9 +388,15 @@ def curve_tab(open_study: Study) -> None:
         _pairs(open_study, chosen)
 
 
-def _answer_sentences(open_study: Study, points: Sequence[CurvePoint], found: LabelForecast | None) -> tuple[str, str]:
-    """Say what the next labels are expected to add, and what the labels so far did; without either, what BM25 does."""
-    about = "The curve says how much better retrieval gets with the labels so far, measured on dev."
+def _answer_sentences(
+    open_study: Study, points: Sequence[CurvePoint], found: LabelForecast | None
+) -> tuple[object, object]:
+    """Say what the next labels are expected to add and on what that rests; without a forecast, what the labels so far
+    did.
+    """
+    if not judging_stores(open_study).labels.last_event:
+        about = "The curve says how much better retrieval gets with labels of training questions, measured on dev. "
+        return "No labels yet, so nothing to forecast.", join(about, link("Judge passages", url.JUDGE))
     so_far = ""
     if points:
         last = points[-1]
@@ -357,55 +406,58 @@ def _answer_sentences(open_study: Study, points: Sequence[CurvePoint], found: La
             f"{_share_text(last.base_reranker)}."
         )
     if found is not None and found.answer:
-        return found.answer, so_far
-    return (so_far, "") if so_far else (_base_words(open_study) or "The labels are not measured on dev yet.", about)
-
-
-def _base_words(open_study: Study) -> str:
-    """Return what the lexical run over dev finds alone, which labels are to improve; "" without such a run."""
-    if _missing_reason(open_study):
-        return ""
-    run = curve_inputs(open_study).dev
-    found = study.measured(open_study, run, rule=study.rule_of(open_study, [run]))
-    if not len(found.questions):
-        return ""
-    alone = share_of(found.values(SUCCESS, 1), found.units.codes)
-    return f"Without labels {run} has a Success@1 of {_share_text(alone)} on {quantity(alone.n, 'question')}."
-
-
-def _lacking_words(open_study: Study, forecast: UseForecast) -> Html:
-    """Say what a forecast lacks, with a link to the gold check of the training set in place of its command."""
-    if not forecast.command or not study.parts(open_study, "training_sets"):
-        return join(forecast.lacking)
-    return join(forecast.lacking, ": ", link("check the gold of a training set", tabs.address("set")))
+        return found.answer, f"{found.basis} {so_far}".strip()
+    return (so_far, "") if so_far else ("The labels are not measured on dev yet.", "")
 
 
 def _forecast_table(open_study: Study, forecast: LabelForecast) -> Html:
-    """What the next labels are expected to change, for each use of labels."""
+    """What the next labels are expected to change: the curve of the reranker, each use of labels, and the uses that
+    cannot be forecast yet.
+    """
     rows = [
         row(
             *(
                 tag("td", span(value, span(ends, cls="interval"), cls="figure"), cls=cls)
                 for (value, ends), cls in zip(each.forecast_cells, FORECAST_CLASSES, strict=True)
             ),
-            head=each.title,
+            head=_use_title(each),
         )
-        if each.expected
-        else row(tag("td", _lacking_words(open_study, each), colspan=len(LABELS), cls="left soft"), head=each.title)
         for each in forecast.uses
+        if each.expected
     ]
     heads = (
         tag("th", f"{number} more", scope="col", cls=cls) for number, cls in zip(LABELS, FORECAST_CLASSES, strict=True)
     )
+    reranker = next((each.expected for each in forecast.uses if each.use == "reranker" and each.expected), None)
+    lacking = [_lacking_item(open_study, each) for each in forecast.uses if not each.expected]
+    uses = scrolling(table(table_head("use of labels", *heads), rows)) if rows else ""
     return div(
+        style_sheet("learning_curve.css"),
         tag("h2", "What the next labels are expected to change"),
-        scrolling(table(table_head("use of labels", *heads), rows)),
+        div(uses, _forecast_chart(reranker), cls="forecast") if reranker else uses,
+        join(tag("h3", "Not forecast yet"), tag("ul", *lacking, cls="lacking")) if lacking else "",
         methods_note(
             "Points of the named measure, with 90% intervals, extrapolated from what earlier labels changed on this study's "
             "own lists. Dev questions are used only for measuring."
         ),
         cls="panel",
     )
+
+
+def _use_title(forecast: UseForecast) -> str:
+    """Return the name of a use, with the half-width now if it is the evaluation."""
+    now = "" if forecast.now is None else f" (now {100 * forecast.now:.1f})"
+    return f"{USE_TITLES[forecast.use]}{now}"
+
+
+def _lacking_item(open_study: Study, forecast: UseForecast) -> Html:
+    """Say what a forecast lacks, with the button that leads to it."""
+    button: Html | str = ""
+    if forecast.use == "gold" and study.parts(open_study, "training_sets"):
+        button = link("Check gold passages", tabs.address("sets"), cls="button")
+    elif forecast.lacking.startswith("judge"):
+        button = link("Judge passages", url.JUDGE, cls="button")
+    return tag("li", tag("span", tag("b", _use_title(forecast)), ": ", forecast.lacking, "."), button)
 
 
 def _table(points: Sequence[CurvePoint], chosen_point: CurvePoint | None) -> Html:

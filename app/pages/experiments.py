@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
 from blindspot.app import study, url
@@ -9,12 +11,15 @@ from blindspot.app.components import jobs
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.experiments import (
+    PlannedWords,
     commands,
     figure_of,
     finding,
     listed_experiments,
     overview,
     overview_sentence,
+    parts_list,
+    planned_table,
     result_table,
     verdict_panel,
 )
@@ -67,12 +72,14 @@ def _page(open_study: Study) -> None:
 def _next_experiment(open_study: Study, listed: set[str]) -> None:
     """Show the button that runs the next experiment that trains nothing, with its time."""
     chosen = _next_planned(open_study, frozenset(listed), *_parts_key(open_study))
-    if chosen is None:
-        return
-    name, time = chosen
-    asks = link(experiments()[name].asks, url.href(url.EXPERIMENTS, {"experiment": name}))
-    show(tag("p", "Next, without training anything: ", asks, cls="lead"))
-    jobs.start_button(open_study, request(run_experiment, name), f"next-{name}", f"Run {name}{time}", primary=True)
+    if chosen is not None:
+        name, time = chosen
+        words = f"Test: {_lower_first(experiments()[name].asks)}{time}"
+        jobs.start_button(open_study, request(run_experiment, name), f"next-{name}", words, primary=True)
+
+
+def _lower_first(words: str) -> str:
+    return f"{words[:1].lower()}{words[1:]}"
 
 
 @st.cache_data(max_entries=8, show_spinner=False)
@@ -98,69 +105,84 @@ def _experiment(open_study: Study, name: str, description: ExperimentDescription
         f"{description.paper}, {description.source}. ",
         link("All experiments", url.EXPERIMENTS),
     )
-    show(tag("h1", finding(chosen) if chosen else description.asks), tag("p", source, cls="soft"))
+    title = finding(chosen) if chosen else f"Not run yet: {_lower_first(description.asks)}"
+    show(tag("h1", title), tag("p", source, cls="soft"))
     if chosen is not None:
         if len(results) > 1:
-            show(
-                choices(
-                    "result",
-                    [
-                        (
-                            _result_label(result),
-                            url.href(url.EXPERIMENTS, {"experiment": name, "result": result["key"]}),
-                            result is chosen,
-                        )
-                        for result in results
-                    ],
-                )
-            )
+            offered = {result["key"]: {"experiment": name, "result": result["key"]} for result in results}
+            labels = [
+                (_result_label(result), url.href(url.EXPERIMENTS, offered[result["key"]]), result is chosen)
+                for result in results
+            ]
+            show(choices("result", labels))
         _result(chosen)
     if name not in experiments():
         show(tag("p", "This version cannot run this experiment; its results stay here.", cls="convention"))
         return
-    with st.expander("Run it again") if results else st.container():
-        lacking, time = _what_it_makes(open_study, name)
-        run = request(run_experiment, name)
-        jobs.start_button(open_study, run, f"run-{name}", f"Run{time}", lacking, primary=not results)
-    with st.expander("A small version, to see that everything runs"):
-        if not lacking:
-            words = f"It trains tiny models on few questions, which is no finding. To be made: {_planned(open_study, name, True)[0]}."
-            show(tag("p", words, cls="convention"))
-        small = request(run_experiment, name, SMALL_SETTINGS)
-        jobs.start_button(open_study, small, f"try-{name}", "Run the small version", lacking)
+    _run_panel(open_study, name, bool(results))
     show(commands(name))
 
 
-def _what_it_makes(open_study: Study, name: str) -> tuple[str, str]:
-    """Say what the experiment would make; return what a run lacks, and how long it takes in brackets, if known."""
+def _run_panel(open_study: Study, name: str, has_results: bool) -> None:
+    """Show what the paper reports, until there are results, and the buttons that run the experiment. Where it trains,
+    the small version comes first.
+    """
+    planned, lacking = _planned_or_reason(open_study, name)
+    if planned is not None and not has_results:
+        show(planned.figures)
+    trainings = planned.trainings if planned else ""
+    small_first = bool(trainings) and not has_results
+    words = f"Train {trainings}" if trainings else f"Run the experiment{planned.time if planned else ''}"
+    small = request(run_experiment, name, SMALL_SETTINGS)
+    with st.expander("Run it again") if has_results else st.container():
+        if trainings:
+            show(
+                tag(
+                    "p",
+                    "The small version trains tiny models on few questions: it shows that everything runs, and is no finding.",
+                    cls="convention",
+                )
+            )
+        with st.container(horizontal=True):
+            full = partial(jobs.start_button, open_study, request(run_experiment, name), f"run-{name}", words, lacking)
+            tiny = partial(jobs.start_button, open_study, small, f"try-{name}", "Run the small version", lacking)
+            if small_first:
+                tiny(primary=True)
+                full()
+            else:
+                full(primary=not has_results)
+                tiny()
+        if planned is not None:
+            show(planned.parts)
+
+
+def _planned_or_reason(open_study: Study, name: str) -> tuple[PlannedWords | None, str]:
+    """Return what the experiment would make; or None, and what a run lacks, which the page says."""
     try:
-        waiting, there, time = _planned(open_study, name, False)
+        return _planned(open_study, name), ""
     except BlindspotError as error:
         splits = ", ".join(dict.fromkeys(count["split"] for count in open_study.questions.counts()))
         if "'dev'" not in str(error):
             show(notice(f"{error}.", kind="warning"))
-            return str(error), ""
+            return None, str(error)
         words = (
             f"Experiments measure on questions of the split dev, and this study has {splits} only. Add a file of questions "
             "with the split dev on "
         )
         show(notice(words, link("Home", url.HOME), ".", kind="warning"))
-        return "needs questions of the split dev", ""
-    show(tag("p", f"To be made: {waiting}; there already: {there}.", cls="convention"))
-    return "", time
+        return None, "needs questions of the split dev"
 
 
-def _planned(open_study: Study, name: str, is_small: bool) -> tuple[str, str, str]:
-    return _planned_words(open_study, name, is_small, *_parts_key(open_study))
+def _planned(open_study: Study, name: str) -> PlannedWords:
+    return _planned_words(open_study, name, *_parts_key(open_study))
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def _planned_words(_study: Study, name: str, is_small: bool, *key: object) -> tuple[str, str, str]:
-    """Return what an experiment would make, what is there already, and how long it takes. A plan reads every question
-    of the study.
-    """
-    planned = planned_parts(_study, name, SMALL_SETTINGS if is_small else {})
-    return *planned.as_words(), _time_words(_study, planned)
+def _planned_words(_study: Study, name: str, *key: object) -> PlannedWords:
+    """Return what an experiment would make, and how long it takes. A plan reads every question of the study."""
+    planned = planned_parts(_study, name)
+    figures = planned_table(planned.cells, planned.claims, experiments()[name].paper)
+    return PlannedWords(figures, parts_list(*planned.as_words()), planned.trainings, _time_words(_study, planned))
 
 
 def _parts_key(open_study: Study) -> tuple[object, ...]:

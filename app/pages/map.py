@@ -40,9 +40,9 @@ from blindspot.backend.maps.colours import (
     hits_of_two,
 )
 from blindspot.backend.maps.edits import Clusters, clusters_of
+from blindspot.backend.maps.point_values import cluster_names
 from blindspot.backend.maps.selection import QUESTION
 from blindspot.backend.maps.stored import Map, maps_of
-from blindspot.backend.maps.point_values import cluster_names
 from blindspot.backend.text.number_words import quantity
 from blindspot.backend.upkeep.study_path import NextStep
 from blindspot.db.question_table import rows_of

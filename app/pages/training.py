@@ -1,4 +1,4 @@
-"""Training: training sets, one set, judges, models and the learning curve, each on a tab."""
+"""Training: training sets, automatic judges, models and the learning curve, each on a tab."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from blindspot.app.components.training.form import has_gpu
 from blindspot.app.components.training.learned_judges import judges_tab
 from blindspot.app.components.training.models import models_tab
 from blindspot.app.components.training.sets import sets_tab
-from blindspot.app.components.training.this_set import set_tab
 from blindspot.app.entry import enter
 from blindspot.backend.core.extras import first_missing
-from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
+from blindspot.backend.training_sets.training_set import training_sets
 
 
 def page() -> None:
@@ -28,15 +27,11 @@ def page() -> None:
         tabs.open_built(tabs.current(), list(made))
         chosen = url.one_of("set", list(made), next(reversed(made), ""))
         tab = tabs.current()
-        if tab == "set" and not made:
-            tab = "sets"
         tabs.tabs_head(tab, list(made), chosen)
         if not first_missing(("train",)):
             study.compute_ahead(has_gpu, "has-gpu", wait=study.SECONDS_TO_READ)  # imports torch, which Models needs
         if tab == "sets":
             sets_tab(opened, made, chosen)
-        elif tab == "set":
-            set_tab(opened, TrainingSet.open(opened, chosen), made)
         elif tab == "judges":
             judges_tab(opened, made.get(chosen))
         elif tab == "models":

@@ -20,6 +20,7 @@ from blindspot.backend.experiments.fine_tuning import AdaptedTrainingData, Resha
 from blindspot.backend.experiments.hits import Bm25Hits, Index, RunPart
 from blindspot.backend.experiments.papers import WITHOUT_TRAINING
 from blindspot.backend.experiments.parts import Part, StudyEncoder
+from blindspot.backend.experiments.plan import Cell, PaperClaim
 from blindspot.backend.experiments.question_encoders import QuestionEncoders
 from blindspot.backend.experiments.readers import ReaderModelPart, ReadingPart
 from blindspot.backend.experiments.running import all_parts, experiment_named, hashable_options
@@ -38,10 +39,18 @@ PAIRS = 4  # texts that a cross-encoder or reader is timed on
 
 @dataclass(frozen=True, slots=True)
 class PlannedParts:
-    """The parts of an experiment that exist already, and the parts that it would make."""
+    """The parts of an experiment that exist already, and the parts that it would make. cells, claims: of its plan."""
 
     existing: Sequence[Part]
     waiting: Sequence[Part]
+    cells: Sequence[Cell] = ()
+    claims: Sequence[PaperClaim] = ()
+
+    @property
+    def trainings(self) -> str:
+        """Return the models that it would train in words, as in "12 dual encoders and 3 cross-encoders"; "" for none."""
+        models = _count_by_kind([part for part in self.waiting if part.folder == "models"])
+        return _cost_in_words(models).replace(", ", " and ") if models else ""
 
     def as_words(self) -> tuple[str, str]:
         """Return the missing and the finished parts in words, as in "4 runs, 1 index"."""
@@ -53,11 +62,15 @@ def planned_parts(
 ) -> PlannedParts:
     """Return the parts of an experiment without running a trial. Makes and writes nothing."""
     chosen, bench = experiment_named(experiment), Workbench(study, device)
-    found = dict.fromkeys(all_parts(chosen.plan(chosen.setting(hashable_options(options or {})), bench)))
+    plan = chosen.plan(chosen.setting(hashable_options(options or {})), bench)
+    found = dict.fromkeys(all_parts(plan))
     parts = [part for part in found if not isinstance(part, StudyEncoder)]
     finished_parts = {part for part in parts if part.finished(bench)}
     return PlannedParts(
-        [part for part in parts if part in finished_parts], [part for part in parts if part not in finished_parts]
+        [part for part in parts if part in finished_parts],
+        [part for part in parts if part not in finished_parts],
+        plan.cells,
+        plan.claims,
     )
 
 

@@ -22,6 +22,7 @@ from blindspot.backend.judges.feature_cache import cached_features
 from blindspot.backend.judges.feature_judge import labels_and_answers_of, reference_questions, settled_labels
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training.adapter_steps import ADAPTER_QUESTIONS, adapter_steps
 from blindspot.backend.training.curve_bench import CurveBench, curve_inputs
 from blindspot.backend.training.forecast_steps import (
@@ -49,6 +50,12 @@ USES: dict[str, str] = {
 
 MEASURE = {"reranker": "Success@1", "cleaning_retriever": "Success@20", "cleaning_reranker": "Success@1"}
 TOO_EARLY = "It is too early to say what more labels would change; judge about 30 passages of training questions first."
+LEARNERS = {
+    "reranker": "a reranker",
+    "cleaning_retriever": "a retriever trained on the cleaned set",
+    "cleaning_reranker": "a reranker trained on the cleaned set",
+}
+"""What labels improve, in the sentence of the learning curve."""
 LIKELY = 0.005  # the least gain that the sentence names although it is not certain
 NO_CHANGE = 0.015
 """An interval within so much of nothing, in Success, says that cleaning is not expected to change a retriever."""
@@ -141,16 +148,27 @@ class LabelForecast:
 
     @property
     def answer(self) -> str:
-        """Return in one sentence what the next labels are expected to add to the reranker; "" if nothing can be said
-        yet.
+        """Return in one sentence which use the next labels help most, or that no gain is established; "" if nothing can
+        be said yet.
         """
-        gain = next((each.expected[-1] for each in self.uses if each.use == "reranker" and each.expected), None)
-        if gain is None:
+        gains = {use: gain for use, gain in self._best_use()[0].items() if use in MEASURE}
+        if not gains:
             return ""
-        change = f"{_signed_points(gain.value)} points of Success@1 {_stated(gain)}"
-        if gain.low <= 0 <= gain.high:
-            return f"{LABELS[-1]} more labels may not help a reranker: {change}."
-        return f"{LABELS[-1]} more labels are expected to {'raise' if gain.low > 0 else 'lower'} a reranker: {change}."
+        use = max(gains, key=lambda name: (gains[name].low > 0, gains[name].value))
+        gain = gains[use]
+        change = f"{_signed_points(gain.value)} points of {MEASURE[use]} in {LEARNERS[use]}"
+        interval = f"(90%: {_signed_points(gain.low)} to {_signed_points(gain.high)})"
+        if gain.low > 0:
+            return f"{LABELS[-1]} more labels are expected to bring {change} {interval}."
+        return f"No use of {LABELS[-1]} more labels is established; the most likely brings {change} {interval}."
+
+    @property
+    def basis(self) -> str:
+        """Return in one sentence on what the forecast rests."""
+        return (
+            f"It rests on {quantity(self.labels, 'settled pair')} and on {quantity(self.questions, 'training question')} "
+            "with a known positive, measured on dev."
+        )
 
     def lines(self) -> list[str]:
         """Return one line for each use with the expected effect of the next labels and 90% intervals."""

@@ -114,7 +114,7 @@ def _clean_step(state: PathState) -> NextStep | None:
         return None
     if state.training_set is not None:
         words = "See what the labels change in a training set"
-        parameters = {"tab": "set", "set": state.training_set}
+        parameters = {"tab": "sets", "set": state.training_set}
         return NextStep(words, "training", f"blindspot training-set show {state.training_set}", parameters)
     run = _run_for_mining(state)
     if run is not None:

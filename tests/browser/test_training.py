@@ -106,8 +106,8 @@ def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: i
         tab.get_by_role("link", name="Next: see what the labels change in a training set").click()
         expect(tab.get_by_role("heading", name="New labels would change 3 pairs")).to_be_visible()
         tab.get_by_role("button", name="Build raw-2 with these labels").click()
-        expect(tab.get_by_role("heading", name="raw-2 drops or relabels")).to_be_visible(timeout=PATIENCE)
-        expect(tab.locator("#changes h2")).to_contain_text("3 changed pairs")
+        expect(tab.get_by_role("heading", name="raw-2 removes 3 of the")).to_be_visible(timeout=PATIENCE)
+        expect(tab.locator("#changes h3")).to_contain_text("relabelled: negative → positive: 3 pairs")
         rows = tab.locator("#changes .changed-pairs li")
         expect(rows).to_have_count(3)
         seen = {

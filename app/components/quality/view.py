@@ -152,7 +152,12 @@ def _page_head(open_study: Study, found: Quality, audited: Audit) -> list[Html]:
             f"{percent(rate.value)}% of the unlabelled passages answer their question {stated_interval(100 * rate.low, 100 * rate.high)}, n = {rate.passages:,}"
         )
     agreement = found.together.four if found.together else None
-    if agreement is not None and agreement.value is not None and agreement.low is not None and agreement.high is not None:
+    if (
+        agreement is not None
+        and agreement.value is not None
+        and agreement.low is not None
+        and agreement.high is not None
+    ):
         sentences.append(
             f"Annotators agree with alpha {agreement.value:.2f} "
             f"{stated_interval(agreement.low, agreement.high, places=2)} over {quantity(agreement.passages, 'passage')}"

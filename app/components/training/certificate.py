@@ -9,6 +9,7 @@ import streamlit as st
 from blindspot.analysis.intervals import LEVEL
 from blindspot.app import url, who
 from blindspot.app.certificates import more_line, plan_lines, verdict, withdrawal
+from blindspot.app.components.check_row import check_row
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import notice
 from blindspot.app.components.message import show_last_message, try_action
@@ -18,14 +19,20 @@ from blindspot.app.markup import Html, div, link, row, show, span, table, table_
 from blindspot.backend.core.require_right import require
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import duration, quantity
-from blindspot.backend.training_sets.certificate_draws import draw_more, make_plan, queue_plan, read_plan
+from blindspot.backend.training_sets.certificate_draws import (
+    CertificatePlan,
+    draw_more,
+    make_plan,
+    queue_plan,
+    read_plan,
+)
 from blindspot.backend.training_sets.certificates import Certificate, certify, proof_sentences, stated_certificate
 from blindspot.backend.training_sets.check_settings import POSITIVES
 from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
 from blindspot.db.errors import BlindspotError
 
 WHAT = (
-    "An upper bound on the share of false negatives among the set's negatives, from pairs drawn at random that people judged. "
+    "An upper bound on the share of false negatives among the set's negatives, from pairs sampled at random that people judged. "
     "It holds however often one looks and however wrong the judge is"
 )
 NO_JUDGE = "none"
@@ -34,52 +41,50 @@ SECONDS_A_PAIR = 10
 _PLAN = "certificate-plan"
 
 
-def certificate_section(open_study: Study, training_set: TrainingSet, sees_labels: bool) -> None:
-    """Show a set's certificate, or what was withdrawn and why, and the buttons that draw pairs and state what the
+def certificate_check(open_study: Study, training_set: TrainingSet, sees_labels: bool) -> None:
+    """Show a set's certificate, or what was withdrawn and why, and the buttons that sample pairs and state what the
     labels prove. Withdrawals name labels.
     """
+    state, action = check_row("False negatives", WHAT)
     try:
         found, made = stated_certificate(open_study, training_set), read_plan(training_set)
     except BlindspotError as error:
-        show(_panel(notice(str(error), kind="error")))
+        with state:
+            show(notice(str(error), kind="error"))
         return
-    if found is None:
-        drawn = f"{quantity(len(made.draws), 'negative')} drawn to judge." if made else "No pairs were drawn yet."
-        show(_panel(tag("p", f"Not certified. {drawn}")))
-    elif found.withdrawn:
-        why = (
-            withdrawal(found)
-            if sees_labels
-            else "Withdrawn: the set changed, or a label on which the certificate rests."
-        )
-        show(_panel(notice(why, kind="error")))
-    else:
-        more = more_line(found)
-        show(
-            _panel(
-                tag("p", tag("b", verdict(found))),
-                *(tag("p", line) for line in proof_sentences(found)),
-                tag("p", more, cls="convention") if more else "",
-                _strata(found),
-            )
-        )
+    with state:
+        show(div(*_state_lines(found, made, sees_labels), cls="certificate"))
+        show_last_message("certificate")
     if not who.may(open_study.labels_path, "make batches"):
         return
-    show_last_message("certificate")
     if made is None:
         is_planned = f"{_PLAN}-{training_set.name}" in st.session_state
         with st.expander("Certify this set", expanded=is_planned), one_line():
             _plan_form(open_study, training_set)
     else:
-        _state_buttons(open_study, training_set, found)
+        with action:
+            _state_buttons(open_study, training_set, found)
 
 
-def _panel(*parts: object) -> Html:
-    return div(tag("h2", term("Certificate", WHAT)), *parts, cls="panel certificate")
+def _state_lines(found: Certificate | None, made: CertificatePlan | None, sees_labels: bool) -> list[Html]:
+    """Return what is certified, in lines."""
+    if found is None:
+        sampled = f"{quantity(len(made.draws), 'negative')} sampled to judge." if made else "No pairs were sampled yet."
+        return [tag("p", f"Not certified. {sampled}")]
+    if found.withdrawn:
+        unnamed = "Withdrawn: the set changed, or a label on which the certificate rests."
+        return [notice(withdrawal(found) if sees_labels else unnamed, kind="error")]
+    more = more_line(found)
+    return [
+        tag("p", tag("b", verdict(found))),
+        *(tag("p", line) for line in proof_sentences(found)),
+        tag("p", more, cls="convention") if more else Html(""),
+        _strata(found),
+    ]
 
 
 def _plan_form(open_study: Study, training_set: TrainingSet) -> None:
-    """Show the form that plans how many pairs to draw. Once they are planned, show how many pairs people must judge,
+    """Show the form that plans how many pairs to sample. Once they are planned, show how many pairs people must judge,
     and the button for it.
     """
     scored = [NO_JUDGE, *reversed(open_study.parts("scores"))]
@@ -88,7 +93,7 @@ def _plan_form(open_study: Study, training_set: TrainingSet) -> None:
         at_most = columns[0].number_input("False negatives, at most %", 0.1, 49.9, 2.0, step=0.5)
         confidence = columns[1].number_input("Confidence, %", 50.0, 99.9, 100 * LEVEL, step=1.0)
         judge = columns[2].selectbox(
-            "Judge", scored, help="Its scores determine which pairs are drawn more often, and can save labels."
+            "Judge", scored, help="Its scores determine which pairs are sampled more often, and can save labels."
         )
         labels = columns[3].number_input("Negatives to judge", 1, None, None, placeholder="enough")
         positives = columns[4].number_input("Positives", 0, None, POSITIVES)
@@ -98,7 +103,7 @@ def _plan_form(open_study: Study, training_set: TrainingSet) -> None:
     if pressed:
         chosen_judge = None if judge == NO_JUDGE else judge
         st.session_state.pop(key, None)
-        with st.spinner("Planning the draws …"):
+        with st.spinner("Planning the sample …"):
             st.session_state[key] = make_plan(
                 open_study,
                 training_set.name,
@@ -126,7 +131,7 @@ def _plan_form(open_study: Study, training_set: TrainingSet) -> None:
 def _state_buttons(open_study: Study, training_set: TrainingSet, certificate: Certificate | None) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         if certificate is None or certificate.unlabelled_draws:
-            show(link("Judge the drawn pairs", url.JUDGE, cls="button"))
+            show(link("Judge the sampled pairs", url.JUDGE, cls="button"))
         st.button(
             "State what the labels prove (a few seconds)",
             key="certify",
@@ -141,7 +146,7 @@ def _state_buttons(open_study: Study, training_set: TrainingSet, certificate: Ce
         ):
             cost = duration(certificate.more * SECONDS_A_PAIR)
             st.button(
-                f"Draw {quantity(certificate.more, 'more negative')} (about {cost} of judging)",
+                f"Sample {quantity(certificate.more, 'more negative')} (about {cost} of judging)",
                 key="draw-more",
                 on_click=try_action,
                 args=(partial(_draw, open_study, training_set.name, certificate.more), "certificate"),
@@ -162,12 +167,12 @@ def _draw(open_study: Study, name: str, count: int) -> str:
 def _certify(open_study: Study, name: str) -> str:
     require(open_study, who.acting_name(open_study.labels_path), "make batches")
     found = certify(open_study, name)
-    waiting = f"Nothing is judged yet: {quantity(found.drawn, 'drawn negative')} wait on Judge."
+    waiting = f"Nothing is judged yet: {quantity(found.drawn, 'sampled negative')} wait on Judge."
     return "" if found.judged + found.known else waiting
 
 
 def certificates_panel(open_study: Study) -> Html:
-    """The certificates of all sets, one row each; empty if pairs were drawn for none of them."""
+    """The certificates of all sets, one row each; empty if pairs were sampled for none of them."""
     rows = []
     for name in training_sets(open_study):
         try:
@@ -184,7 +189,7 @@ def certificates_panel(open_study: Study) -> Html:
     )
     note = tag(
         "p",
-        "Upper bounds for finite sets of pairs, from pairs drawn at random. After: without the false negatives that people found.",
+        "Upper bounds for finite sets of pairs, from pairs sampled at random. After: without the false negatives that people found.",
         cls="convention",
     )
     return div(
@@ -206,7 +211,7 @@ def _row(certificate: Certificate) -> Html:
         f"{100 * certificate.right_at_least:.1f}",
         f"{certificate.judged:,} + {certificate.positives_judged:,}",
         span(f"{target}: {state}", title="; ".join(certificate.withdrawn) or None),
-        head=link(certificate.training_set, tabs.address("set", set=certificate.training_set)),
+        head=link(certificate.training_set, tabs.address("sets", set=certificate.training_set)),
     )
 
 

@@ -1,19 +1,22 @@
-"""The differences of two training sets on the Training page: counts by kind and reason, and the pairs of one of
-them.
+"""What a training set contains on the Training page, and its differences from another set: counts by kind and reason,
+and the pairs of one of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import streamlit as st
 
 from blindspot.app import hidden_questions, url
+from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.hit_lists import highlighted_text
 from blindspot.app.components.marks import notice
 from blindspot.app.components.pager import pager
 from blindspot.app.components.stylesheets import style_sheet
-from blindspot.app.markup import Html, div, join, link, show, span, tag
+from blindspot.app.components.training.tabs import part_name
+from blindspot.app.markup import Html, div, join, link, row, show, span, table, table_head, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.answers import answer_spans, query_spans, rule_for
 from blindspot.backend.text.number_words import noun_form, quantity
@@ -33,72 +36,130 @@ PER_PAGE = 10
 EXAMPLES = 3  # pairs that are shown before somebody chooses a kind of change
 KIND, REASON, PAGE = "change", "reason", "page"  # parameters of the address
 PARAMETERS = (KIND, REASON, PAGE)
+SOURCES = {
+    "label": "by annotators",
+    "gold": "gold",
+    "distant": "by distant supervision",
+    "cross_encoder": "by a cross-encoder",
+    "judge": "by a judge",
+    "run": "mined",
+    "random": "random",
+    "other_gold": "gold of other questions",
+}
 
 
-def changes_panel(open_study: Study, older_set: TrainingSet, newer_set: TrainingSet) -> None:
-    """Show what changed, the most important kinds first, and the pairs of the chosen kind, page by page; some examples of
-    the first kind until somebody chooses one.
+class ChosenChange(NamedTuple):
+    """The change whose pairs are listed: its kind, one of its reasons or "" for all of them, and its number of pairs."""
+
+    kind: ChangeKind
+    reason: str
+    total: int
+
+
+def contents_panel(open_study: Study, older_set: TrainingSet | None, newer_set: TrainingSet, sees_labels: bool) -> None:
+    """Show what a set contains. Beside an older set, also what changed, and pairs of the chosen change: some examples of
+    the first kind until somebody chooses one. Without the right to see labels, the numbers alone.
     """
-    found = _summary(older_set, newer_set, older_set.manifest["fingerprint"], newer_set.manifest["fingerprint"])
-    if not found.changed:
-        show(notice(f"{older_set.name} and {newer_set.name} have the same pairs in the same roles."))
-        return
-    kinds = {_key(kind): (kind, reasons) for kind, reasons in found.by_kind().items()}
-    key = url.one_of(KIND, list(kinds), next(iter(kinds)))
-    kind, reasons = kinds[key]
-    reason = url.one_of(REASON, list(reasons), "")
-    here = {"tab": "set", "set": newer_set.name, "before": older_set.name}
-    rows = [row for name, (each, why) in kinds.items() for row in _kind_rows(each, why, here, name == key, reason)]
-    total = reasons[reason] if reason else sum(reasons.values())
-    pages = -(-total // PER_PAGE)
-    page = url.number(PAGE, 1, 1, pages)
-    changes = _page(
-        older_set, newer_set, kind, reason, page, older_set.manifest["fingerprint"], newer_set.manifest["fingerprint"]
-    )
-    here |= {KIND: key, REASON: reason}
-    is_chosen = bool(url.value(KIND)) or total <= EXAMPLES
-    listed = changes if is_chosen else changes[:EXAMPLES]
-    pairs = tag("ul", *_pairs(open_study, listed), cls="changed-pairs")
-    words = f"{_title(kind)}{f', {reason}' if reason else ''}: {quantity(total, 'pair')}"
-    if is_chosen:
-        turn = pager(total, page, PER_PAGE, "pair", lambda number: url.href(url.TRAINING, here | {PAGE: number}))
-        shown = join(tag("h3", words), pairs, turn)
+    found = None
+    if older_set is not None and sees_labels:
+        found = _summary(older_set, newer_set, older_set.manifest["fingerprint"], newer_set.manifest["fingerprint"])
+    chosen = None if found is None else _chosen_change(found)
+    contents = scrolling(_contents(newer_set, older_set, found, chosen))
+    show(style_sheet("training/changes.css"))
+    if older_set is None or chosen is None:
+        show(contents)
     else:
-        every = link(f"All {quantity(total, 'pair')}", url.href(url.TRAINING, here), cls="quiet")
-        summary = tag("summary", f"{len(listed)} examples of {_title(kind)}")
-        shown = tag("details", summary, pairs, every, cls="fold")
-    show(
-        style_sheet("training/changes.css"),
-        div(
-            tag("h2", f"From {older_set.name} to {newer_set.name}: {quantity(found.changed, 'changed pair')}"),
-            tag("table", tag("tbody", *rows, _unchanged_row(found)), cls="small kinds"),
-            shown,
-            cls="panel",
-            id="changes",
-        ),
-    )
+        pairs = _listed_pairs(open_study, older_set, newer_set, chosen)
+        show(div(contents, div(*pairs), cls="changes", id="changes"))
+    if found is not None and older_set is not None and not found.changed:
+        show(notice(f"{older_set.name} and {newer_set.name} have the same pairs in the same roles."))
 
 
-def change_words(older_set: TrainingSet, newer_set: TrainingSet) -> str:
-    """Say what the newer set makes of the negatives of the older one: how many are positives in it, and how many it
-    drops.
-    """
+def _chosen_change(summary: ChangeSummary) -> ChosenChange | None:
+    """Return the change that the address names, else the first kind; None if nothing changed."""
+    kinds = {_key(kind): (kind, reasons) for kind, reasons in summary.by_kind().items()}
+    if not kinds:
+        return None
+    kind, reasons = kinds[url.one_of(KIND, list(kinds), next(iter(kinds)))]
+    reason = url.one_of(REASON, list(reasons), "")
+    return ChosenChange(kind, reason, reasons[reason] if reason else sum(reasons.values()))
+
+
+def _listed_pairs(
+    open_study: Study, older_set: TrainingSet, newer_set: TrainingSet, chosen: ChosenChange
+) -> tuple[Html, ...]:
+    """Return the heading and the pairs of the chosen change, page by page once somebody chose it."""
+    fingerprints = older_set.manifest["fingerprint"], newer_set.manifest["fingerprint"]
+    page = url.number(PAGE, 1, 1, -(-chosen.total // PER_PAGE))
+    changes = _page(older_set, newer_set, chosen.kind, chosen.reason, page, *fingerprints)
+    here = _address(older_set, newer_set) | {KIND: _key(chosen.kind), REASON: chosen.reason}
+    words = f"{_title(chosen.kind)}{f', {chosen.reason}' if chosen.reason else ''}: {quantity(chosen.total, 'pair')}"
+    if bool(url.value(KIND)) or chosen.total <= EXAMPLES:
+        more = pager(chosen.total, page, PER_PAGE, "pair", lambda n: url.href(url.TRAINING, here | {PAGE: n}))
+    else:
+        changes = changes[:EXAMPLES]
+        more = link(f"All {quantity(chosen.total, 'pair')}", url.href(url.TRAINING, here), cls="quiet")
+    return tag("h3", words), tag("ul", *_pairs(open_study, changes), cls="changed-pairs"), more
+
+
+def _address(older_set: TrainingSet, newer_set: TrainingSet) -> dict[str, str]:
+    return {"tab": "sets", "set": newer_set.name, "before": older_set.name}
+
+
+def _contents(
+    newer_set: TrainingSet, older_set: TrainingSet | None, summary: ChangeSummary | None, chosen: ChosenChange | None
+) -> Html:
+    """Return the table of what a set holds, beside an older set, with what came into each role and why."""
+    after, before = newer_set.manifest["counts"], older_set and older_set.manifest["counts"]
+    rows = []
+    for role, sources in after["sources"].items():
+        total = sum(sources.values())
+        was = sum(before["sources"].get(role, {}).values()) if before else None
+        if not total and not was:
+            continue
+        words = ", ".join(f"{number:,} {SOURCES.get(source, source)}" for source, number in sources.items())
+        name = join(role if role == "dropped" else f"{role}s", span(words, cls="sources"))
+        rows.append(_count_row(name, was, total, "role"))
+        if summary is not None and older_set is not None:
+            here = _address(older_set, newer_set)
+            rows += [row for kind in _kinds_of(summary, role) for row in _kind_rows(summary, kind, chosen, here)]
+    rows += [_count_row(key, before and before[key], after[key]) for key in ("pairs", "questions")]
+    names = ("group", newer_set.name) if older_set is None else ("group", older_set.name, newer_set.name, "change")
+    return table(table_head(*names), rows, "figures kinds")
+
+
+def _count_row(name: object, before: int | None, after: int, cls: str | None = None) -> Html:
+    cells = (f"{after:,}",) if before is None else (f"{before:,}", f"{after:,}", _signed(after - before))
+    return row(*cells, head=name, cls=cls)
+
+
+def _signed(number: int) -> str:
+    return f"{number:+,}".replace("-", "\N{MINUS SIGN}") if number else "0"
+
+
+def _kinds_of(summary: ChangeSummary, role: str) -> list[ChangeKind]:
+    """Return the kinds of change that bring pairs into a role, or take them from it out of the set."""
+    return [kind for kind in summary.by_kind() if (kind[1] or kind[0]) == role]
+
+
+def change_words(older_set: TrainingSet, newer_set: TrainingSet) -> Html:
+    """Say how many negatives of the older set the newer one removes: how many become positives, and how many it drops."""
     found = _summary(older_set, newer_set, older_set.manifest["fingerprint"], newer_set.manifest["fingerprint"])
     kinds = {kind: sum(reasons.values()) for kind, reasons in found.by_kind().items()}
     turned, dropped = kinds.get(("negative", "positive"), 0), kinds.get(("negative", "dropped"), 0)
     dropped += kinds.get(("negative", None), 0)
+    newer, older = part_name(newer_set.name), part_name(older_set.name)
     if not turned and not dropped:
-        return f"{newer_set.name} keeps the negatives of {older_set.name}."
-    turns = (
-        f"turns {quantity(turned, 'negative')} of {older_set.name} into {noun_form(turned, 'a positive', 'positives')}"
-    )
-    drops = f"drops {dropped:,}" if turned else f"drops {quantity(dropped, 'negative')} of {older_set.name}"
-    return f"{newer_set.name} {' and '.join([turns] * bool(turned) + [drops] * bool(dropped))}."
-
-
-def _unchanged_row(summary: ChangeSummary) -> Html:
-    more = span(f", {summary.other_source:,} of them from another source", cls="soft") if summary.other_source else ""
-    return tag("tr", tag("td", f"{summary.same:,}"), tag("td", "kept in the same role", more, cls="left"), cls="kind")
+        return join(newer, " keeps the negatives of ", older, ".")
+    negatives = sum(older_set.manifest["counts"]["sources"]["negative"].values())
+    share = f"{100 * (turned + dropped) / negatives:.1f}%"
+    fates = []
+    if turned:
+        fates.append(f"{turned:,} {noun_form(turned, 'becomes a positive', 'become positives')}")
+    if dropped:
+        fates.append(f"{dropped:,} {noun_form(dropped, 'is', 'are')} dropped")
+    removed = f" removes {turned + dropped:,} of the {quantity(negatives, 'negative')} of "
+    return join(newer, removed, older, f" ({share}): {', '.join(fates)}.")
 
 
 def _title(kind: ChangeKind) -> str:
@@ -114,20 +175,24 @@ def _key(kind: ChangeKind) -> str:
 
 
 def _kind_rows(
-    kind: ChangeKind, reasons: dict[str, int], page_parameters: dict[str, str], is_chosen: bool, reason: str
+    summary: ChangeSummary, kind: ChangeKind, chosen: ChosenChange | None, here: dict[str, str]
 ) -> list[Html]:
-    """Return a row for the kind, and one for each of its reasons if there are several."""
+    """Return a row for the kind with its only reason, or one for the kind and one for each of its reasons."""
+    reasons = summary.by_kind()[kind]
+    sign = 1 if kind[1] else -1
+    blank = tag("td", "")
 
-    def row(count: int, label: str, parameters: dict[str, str], is_open: bool, cls: str) -> Html:
-        address = url.href(url.TRAINING, page_parameters | {KIND: _key(kind)} | parameters)
+    def change_row(count: int, label: str, reason: str, more: object = "") -> Html:
+        is_open = chosen is not None and (chosen.kind, chosen.reason) == (kind, reason)
+        address = url.href(url.TRAINING, here | {KIND: _key(kind), REASON: reason})
         name = link(label, address, cls="chosen" if is_open else None, aria_current="true" if is_open else None)
-        return tag("tr", tag("td", f"{count:,}"), tag("td", name, cls="left"), cls=cls)
+        return row(blank, blank, _signed(sign * count), head=join(name, more), cls="reason" if reason else "kind")
 
-    total = sum(reasons.values())
-    rows = [row(total, _title(kind), {}, is_chosen and not reason, "kind")]
-    return rows + [
-        row(count, why, {REASON: why}, is_chosen and reason == why, "reason") for why, count in reasons.items()
-    ]
+    if len(reasons) == 1:
+        (why,) = reasons
+        return [change_row(reasons[why], _title(kind), "", span(why, cls="sources"))]
+    every = change_row(sum(reasons.values()), _title(kind), "")
+    return [every, *(change_row(count, why, why) for why, count in reasons.items())]
 
 
 def _pairs(open_study: Study, changes: Sequence[Change]) -> list[Html]:

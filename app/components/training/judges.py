@@ -20,7 +20,6 @@ from blindspot.app.components.training.form import cross_encoders
 from blindspot.app.components.training.pairs import pair_rows
 from blindspot.app.markup import Html, div, join, link, show, span, tag, term, wide_head
 from blindspot.backend.core.manifest import Manifest
-from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.text.number_words import quantity
@@ -97,28 +96,53 @@ def shown_agreement(open_study: Study, set_manifest: Manifest | None) -> ShownAg
 
 
 def agreement_sentence(agreement: ShownAgreement | None) -> str:
-    """Say on what share of the pairs the judges agree; "" if they cannot be compared."""
+    """Say on what share of the pairs the judges agree; of people and one machine, how often and in what the machine is
+    wrong. "" if they cannot be compared.
+    """
     if agreement is None or len(agreement.found.judges) < 2:
         return ""
     votes = agreement.found.votes(float(agreement.cut))
     voted = (votes != SILENT).all(0)
     if not voted.any():
         return ""
-    agree = (votes == votes[0]).all(0)[voted]
-    share = proportion(agree, np.unique(agreement.found.rows[voted], return_inverse=True)[1])
-    interval = (
-        "" if share.low is None or share.high is None else f" {stated_interval(100 * share.low, 100 * share.high)}"
-    )
-    names = _all_agree_text(agreement.found.judges)
-    return (
-        f"{names[:1].upper()}{names[1:]} agree on {int(agree.sum()):,} of {quantity(len(agree), 'pair')} of {agreement.run}, "
-        f"{percent(share.value)}%{interval}."
-    )
+    votes, judges = votes[:, voted], agreement.found.judges
+    agree = (votes == votes[0]).all(0)
+    counts = f"{int(agree.sum()):,} of {quantity(len(agree), 'pair')}"
+    share = _share_words(agree, agreement.found.rows[voted])
+    if len(judges) > 2 or PEOPLE not in judges:
+        names = _all_agree_text(judges)
+        return f"{names[:1].upper()}{names[1:]} agree on {counts} of {agreement.run}, {share}."
+    people, machine = (votes[judges.index(PEOPLE)], votes[1 - judges.index(PEOPLE)])
+    wrong_yes, wrong_no = (int(((machine == said) & (people != said)).sum()) for said in (YES, NO))
+    name = {ANSWERS: "answer match", CROSS_ENCODER: "cross-encoder"}[judges[1 - judges.index(PEOPLE)]]
+    return f"The {name} is right in {counts} that people judged, {share}{_error_words(wrong_yes, wrong_no)}."
+
+
+def _share_words(is_right: np.ndarray, question_rows: np.ndarray) -> str:
+    """Return a share in percent with its interval over questions."""
+    share = proportion(is_right, np.unique(question_rows, return_inverse=True)[1])
+    has_interval = share.low is not None and share.high is not None
+    interval = f" (95%: {percent(share.low)} to {percent(share.high)})" if has_interval else ""
+    return f"{percent(share.value)}%{interval}"
+
+
+def _error_words(wrong_yes: int, wrong_no: int) -> str:
+    """Return of which kind the errors are, after what is right."""
+    wrong = wrong_yes + wrong_no
+    if not wrong:
+        return ""
+    if wrong_yes and wrong_no:
+        return (
+            f"; of its {wrong:,} errors, {quantity(wrong_yes, 'is a false positive', 'are false positives')} and "
+            f"{quantity(wrong_no, 'a false negative', 'false negatives')}"
+        )
+    kind = "positive" if wrong_yes else "negative"
+    return f"; its only error is a false {kind}" if wrong == 1 else f"; all {wrong:,} errors are false {kind}s"
 
 
 def agreement_panel(open_study: Study, agreement: ShownAgreement | None, sentence: str = "") -> None:
     """Show where the judges differ on the passages of a run. sentence: what the page has not said about it yet."""
-    show(style_sheet("training/training.css"), tag("h2", "Judge agreement"))
+    show(style_sheet("training/training.css"))
     if not who.may(open_study.labels_path, "see others' labels"):
         who_may = " and ".join(SETTLERS)
         show(
@@ -131,14 +155,29 @@ def agreement_panel(open_study: Study, agreement: ShownAgreement | None, sentenc
         show(tag("p", "Judges are compared on the passages of a run."))
         show_next_step(open_study)
         return
+    with st.container(key="judge-agreement"):
+        chosen = _agreement_card(agreement, sentence)
+    if chosen is not None:
+        pattern, ranks = chosen
+        found = agreement.found
+        places = pairs_in_cell(found.ranks, found.votes(float(agreement.cut)), ranks, pattern)
+        _pairs(open_study, found, agreement.run, places, pattern, ranks)
+
+
+def _agreement_card(agreement: ShownAgreement, sentence: str) -> tuple[Pattern, tuple[int, int]] | None:
+    """Show the card with its choices in its head, and return the chosen cell of its table: pattern and ranks."""
     found = agreement.found
-    columns = st.columns([3, 3, 2, 4], vertical_alignment="bottom")
+    columns = st.columns([5, 3, 3, 2] if agreement.models else [5, 3], vertical_alignment="top")
     with columns[0]:
+        can_compare = len(found.judges) > 1
+        judged = f"{quantity(len(found.ranks), 'pair')} judged by {_all_agree_text(found.judges)}"
+        show(tag("h2", judged if can_compare else "People and automatic judges"))
+    with columns[1]:
         url.select("Run", "run", agreement.runs, agreement.default_run, FORGET)
     if agreement.models:
-        with columns[1]:
-            url.select("Cross-encoder", "judge", agreement.models, agreement.models[0], FORGET)
         with columns[2]:
+            url.select("Cross-encoder", "judge", agreement.models, agreement.models[0], FORGET)
+        with columns[3]:
             url.select("Threshold", "cut", CUTS, CUTS[0], FORGET)
     lacking = []
     for judge, why in found.missing.items():
@@ -148,28 +187,19 @@ def agreement_panel(open_study: Study, agreement: ShownAgreement | None, sentenc
             else ""
         )
         lacking.append(tag("p", tag("b", f"No {judge}. "), why, ".", more, cls="soft"))
-    if len(found.judges) < 2:
+    if not can_compare:
         show(*lacking, tag("p", "At least two of the three judges are needed for a comparison.", cls="soft"))
-        return
-    ranks, said = found.ranks, found.votes(float(agreement.cut))
-    table = tabulate(ranks, said)
+        return None
+    table = tabulate(found.ranks, found.votes(float(agreement.cut)))
     show(
-        div(
-            tag("h3", f"{quantity(len(ranks), 'pair')} judged by {_all_agree_text(found.judges)}"),
-            tag("p", sentence) if sentence else "",
-            scrolling(_table(found, table)),
-            methods_note(_convention(found)),
-            *lacking,
-            cls="panel",
-        )
+        tag("p", sentence) if sentence else "",
+        scrolling(_table(found, table)),
+        methods_note(_convention(found)),
+        *lacking,
     )
-    cells = {_key(pattern): pattern for pattern in table.patterns}
-    chosen, where = (
-        cells.get(url.value("cell")),
-        dict(zip(map(_ranks_text, table.spans), table.spans, strict=True)).get(url.value("ranks")),
-    )
-    if chosen and where:
-        _pairs(open_study, found, agreement.run, pairs_in_cell(ranks, said, where, chosen), chosen, where)
+    chosen = {_key(pattern): pattern for pattern in table.patterns}.get(url.value("cell"))
+    where = dict(zip(map(_ranks_text, table.spans), table.spans, strict=True)).get(url.value("ranks"))
+    return (chosen, where) if chosen and where else None
 
 
 def _agreement(open_study: Study, run: str, fingerprint: str | None, model: str | None) -> JudgeAgreement:
@@ -208,11 +238,11 @@ def _address(**changed: object) -> str:
 
 
 def _table(agreement: JudgeAgreement, table: Disagreements) -> Html:
-    """One row for each range of ranks. The columns come in pairs: all judges agree, then each judge alone against the
-    others.
+    """One row for each range of ranks with pairs, and one for all of them. The columns come in pairs: all judges agree,
+    then each judge alone against the others.
     """
     three = len(agreement.judges) == 3
-    groups = [tag("th", "all agree", colspan=2, scope="colgroup", cls="group")]
+    groups = [tag("th", "all agree", colspan=3, scope="colgroup", cls="group")]
     if three:
         groups += [
             tag("th", WHO[judge], " alone", colspan=2, scope="colgroup", cls="group") for judge in agreement.judges
@@ -231,8 +261,11 @@ def _table(agreement: JudgeAgreement, table: Disagreements) -> Html:
         )
         heads.append(tag("th", words, scope="col", title=_verdict_sentence(agreement.judges, pattern)))
     lines = []
+    every = [len(set(pattern)) == 1 for pattern in table.patterns]
     for number, ranks in enumerate(table.spans):
         n = int(table.counts[number].sum())
+        if not n:
+            continue
         of = int(agreement.found[ranks[0] - 1 : ranks[1]].sum())
         cells = [
             _share_cell(agreement, int(each), n, ranks, pattern)
@@ -240,12 +273,31 @@ def _table(agreement: JudgeAgreement, table: Disagreements) -> Html:
         ]
         share = span(f"of {of:,} retrieved", cls="interval")
         n_cell = tag("td", f"{n:,}", share, cls="figure wide")
-        lines.append(tag("tr", tag("th", _ranks_text(ranks), scope="row"), n_cell, *cells))
+        agree = _agreed_cell(int(table.counts[number][every].sum()), n)
+        lines.append(tag("tr", tag("th", _ranks_text(ranks), scope="row"), n_cell, agree, *cells))
+    sums = table.counts.sum(0)
+    n = int(sums.sum())
+    cells = [_counted(int(count), n) for count in sums]
+    agree = _agreed_cell(int(sums[every].sum()), n)
+    lines.append(tag("tr", tag("th", "all", scope="row"), tag("td", f"{n:,}", cls="wide"), agree, *cells, cls="sum"))
     head = join(
         tag("tr", tag("th", "", scope="col"), tag("th", "", cls="wide"), *groups),
-        tag("tr", tag("th", "rank", scope="col", cls="left"), wide_head("n"), *heads),
+        tag("tr", tag("th", "rank", scope="col", cls="left"), wide_head("n"), tag("th", "agree", scope="col"), *heads),
     )
     return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures judges")
+
+
+def _agreed_cell(number: int, n: int) -> Html:
+    return tag("td", *_count_and_share(number, n), cls="figure")
+
+
+def _counted(number: int, n: int) -> Html:
+    """A count of the row of all ranks."""
+    return tag("td", *_count_and_share(number, n), cls="figure") if number else tag("td", "0", cls="soft")
+
+
+def _count_and_share(number: int, n: int) -> tuple[str, Html]:
+    return f"{number:,}", span(f"{percent(number / n)}%", cls="interval") if n else Html("")
 
 
 def _dissenter(judges: tuple[str, ...], pattern: Pattern) -> str | None:
@@ -278,7 +330,7 @@ def _share_cell(agreement: JudgeAgreement, number: int, n: int, ranks: tuple[int
     chosen = url.value("cell") == key and url.value("ranks") == where
     if not number:
         return tag("td", "0", cls="soft chosen" if chosen else "soft")
-    words = join(f"{number:,}", span(f"{percent(number / n)}%", cls="interval"))
+    words = join(*_count_and_share(number, n))
     address = _address(cell=None if chosen else key, ranks=None if chosen else where)
     title = (
         "Hide these pairs"

@@ -1,4 +1,4 @@
-"""The tab Judges of the Training page: the study's judges of every kind, and a form that learns a feature judge."""
+"""The tab Judges of the Training page: the study's judges of every kind, and a form that trains a feature judge."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from blindspot.app.components.setting_fields import setting_field
 from blindspot.app.components.training import tabs
 from blindspot.app.components.training.judges import agreement_panel, agreement_sentence, shown_agreement
 from blindspot.app.components.training.language_models import ask_form
+from blindspot.app.judging_stores import judging_stores
 from blindspot.app.markup import Html, div, join, link, show, span, tag, term
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.manifest import Manifest
@@ -33,7 +34,7 @@ _ENCODER_HELP = "Dense index whose similarities become features of the judge. Wi
 
 
 def judges_tab(open_study: Study, set_manifest: Manifest | None) -> None:
-    """Show the judges, the forms that learn a judge or use a language model, and the pairs on which judges differ.
+    """Show the judges, the forms that train a judge or use a language model, and the pairs on which judges differ.
 
     set_manifest: the current training set; the forms first offer its run.
     """
@@ -41,7 +42,10 @@ def judges_tab(open_study: Study, set_manifest: Manifest | None) -> None:
     shown = shown_agreement(open_study, set_manifest)
     agreement = agreement_sentence(shown)
     best = max(reports.values(), key=lambda report: report["auc"], default=None)
-    tabs.title(_best_judge_words(best) if best else agreement or "No judge has learned yet.", ABOUT)
+    tabs.title(_best_judge_words(best) if best else agreement or "No judge is trained yet.", ABOUT)
+    has_labels = judging_stores(open_study).labels.last_event > 0
+    if not has_labels and not cards:
+        show(link("Judge passages", url.JUDGE, cls="button main"))
     if cards:
         show(div(scrolling(_table(cards, reports)), cls="panel"))
         if who.may(open_study.labels_path, "see others' labels"):
@@ -49,8 +53,9 @@ def judges_tab(open_study: Study, set_manifest: Manifest | None) -> None:
     show(*(tag("p", f"{name}: {line}.", cls="soft") for name, line in unknown_judges(open_study).items()))
     if agreement:
         agreement_panel(open_study, shown, agreement if best else "")
-    with st.expander("Learn a judge") if cards or agreement else st.container():
-        learn_form(open_study, set_manifest, primary=not cards and not agreement)
+    is_first = has_labels and not cards and not agreement
+    with st.container() if is_first else st.expander("Train a judge on the labels"):
+        learn_form(open_study, set_manifest, primary=is_first)
     _judging_buttons(open_study)
     with st.expander("Ask a language model"):
         ask_form(open_study, set_manifest)
@@ -96,7 +101,7 @@ def _row(card: JudgeCard, report: dict[str, Any] | None) -> Html:
 def _threshold(quality: dict[str, Any]) -> Html | str:
     if quality["value"] is None:
         return span(
-            "none", cls="soft", title="No threshold is precise enough. Label more questions and learn the judge again."
+            "none", cls="soft", title="No threshold is precise enough. Label more questions and train the judge again."
         )
     left_out = quality.get("left_out", 0)
     said = f"{quality['share']:.1%} known positives (95%: {quality['low']:.1%} to {quality['high']:.1%}), n = {quality['pairs']:,} pairs"
@@ -105,16 +110,16 @@ def _threshold(quality: dict[str, Any]) -> Html | str:
 
 
 def learn_form(open_study: Study, set_manifest: Manifest | None, primary: bool) -> None:
-    """Show the form that learns a feature judge from a run over training questions."""
+    """Show the form that trains a feature judge on a run over training questions."""
     if not who.may(open_study.labels_path, "train"):
-        show(notice("Only leads can learn judges."))
+        show(notice("Only leads can train judges."))
         return
     manifests = study.shown_runs(open_study)
     runs = [name for name, manifest in manifests.items() if manifest.get("split") == "train"]
     if not runs:
         show(
             notice(
-                "A judge learns from a run over the training questions. This study has no such run yet. ",
+                "A judge is trained on a run over the training questions. This study has no such run yet. ",
                 link("Retrieve for train on Sets", tabs.address("sets")),
                 ".",
             )
@@ -125,11 +130,11 @@ def learn_form(open_study: Study, set_manifest: Manifest | None, primary: bool) 
     with st.form("learn-judge", border=False, enter_to_submit=False):
         columns = st.columns([2, 3, 2.5, 1.4, 1.6], vertical_alignment="bottom")
         name = columns[0].text_input("Name", f"judge-{number}", max_chars=64)
-        run = columns[1].selectbox("Learn from", runs, runs.index(tabs.pools(set_manifest, runs)[0]))
+        run = columns[1].selectbox("Train on", runs, runs.index(tabs.pools(set_manifest, runs)[0]))
         encoder = columns[2].selectbox("Encoder", [*dense_indexes(open_study), NO_ENCODER], help=_ENCODER_HELP)
         depth = setting_field(columns[3], FeatureJudgeSettings, "depth")
         with columns[4]:
-            pressed = st.form_submit_button("Learn judge", type="primary" if primary else "secondary")
+            pressed = st.form_submit_button("Train judge", type="primary" if primary else "secondary")
     if pressed:
         chosen = None if encoder == NO_ENCODER else encoder
         jobs.start(open_study, request(learn_judge, name.strip(), run, chosen, {"depth": depth}))

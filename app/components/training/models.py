@@ -4,25 +4,43 @@ list of models.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import streamlit as st
 
+from blindspot.analysis.accuracy import Estimate
 from blindspot.app import study, url, who
 from blindspot.app.components import jobs
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import command, notice, percent, percentage, success_head
 from blindspot.app.components.parts import descriptions, name_with_description, parts_panel
 from blindspot.app.components.plots import plot
+from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.training import tabs
+from blindspot.app.components.training.changes import PARAMETERS
 from blindspot.app.components.training.form import BEGUN, cross_encoder_form, retriever_form, taught_form
+from blindspot.app.components.training.tabs import part_name
 from blindspot.app.components.training.this_set import cleaned_from
-from blindspot.app.markup import Html, div, join, link, show, span, tag
+from blindspot.app.markup import (
+    Html,
+    div,
+    join,
+    link,
+    row,
+    show,
+    span,
+    table,
+    table_head,
+    tag,
+    wide_cell,
+    wide_head,
+)
 from blindspot.backend.core import jobs as work
 from blindspot.backend.core.extras import first_missing, install_command
 from blindspot.backend.core.jobs import request
-from blindspot.backend.core.result_table import signed_ends, signed_number, stated_interval
+from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.chart_colours import BLUE, VERMILION
 from blindspot.backend.evaluation.comparison import PairedFigures, figures_at
@@ -58,19 +76,23 @@ JUDGED = 20  # passages per question for a cross-encoder to score; more take lon
 
 
 def models_tab(open_study: Study, training_set: str) -> None:
-    """Show what the newest or chosen model changed, the forms that train on the current set, and all models."""
+    """Show what cleaning or training changed, all models beside the models they began as, and the forms that train."""
     models, stopped = models_of(open_study), unfinished(open_study)
     model = url.value("model") or next(reversed(models), "")
     started_models: dict[str, str] = st.session_state.get(BEGUN, {})
-    changed = {name: _change(open_study, *_before_and_after(open_study, name, models)) for name in models}
-    tabs.title(*_sentences(model, changed.get(model), training_set))
+    changed = {name: _change(open_study, name, about) for name, about in models.items()}
+    cleaned = _cleaning_effects(open_study, models, changed)
+    shown = next((each for each in cleaned if model in (each.name, each.other)), None)
+    tabs.title(*(_cleaning_sentences(shown) if shown else _sentences(model, changed.get(model), training_set)))
     if model in models:
-        after_training(open_study, model, _before_and_after(open_study, model, models)[1])
+        has_searched = _before_and_after(open_study, model, models[model])[1] is not None
+        after_training(open_study, model, has_searched)
     if model in started_models and model not in models:
         show(notice(f"{model} is being trained. {started_models[model]}"))
     if models:
-        table = scrolling(models_table(open_study, models, changed, model, training_set))
-        show(div(table, *_cleaned_against_source(open_study, models, changed), cls="panel"))
+        every = scrolling(models_table(open_study, models, changed, model, training_set))
+        others = [_cleaning_sentences(each)[0] for each in cleaned if each is not shown]
+        show(style_sheet("training/training.css"), div(every, *(tag("p", words) for words in others), cls="panel"))
     if model and (model in models or model in stopped or model in started_models or read_log(open_study, model)):
         watch(open_study, model)
     elif model:
@@ -81,7 +103,7 @@ def models_tab(open_study: Study, training_set: str) -> None:
 
 
 def _forms(open_study: Study, models: dict[str, dict], stopped_models: set[str], training_set: str) -> None:
-    """Show the forms that train, folded once there is a model."""
+    """Show the forms that train, in one fold once there is a model."""
     judges = [about["name"] for about in feature_judges(open_study)]
     if not training_set and not judges:
         return
@@ -92,23 +114,26 @@ def _forms(open_study: Study, models: dict[str, dict], stopped_models: set[str],
         show(notice(f"Training needs the extra {extra}: ", command(install_command(extra))))
         return
     taken_names = set(models) | set(open_study.settings.encoders) | stopped_models
-    if training_set:
-        with st.expander(f"Train another model on {training_set}") if models else st.container():
+    with st.expander("Train another model") if models else st.container():
+        if training_set:
+            names = list(reversed(training_sets(open_study)))
+            with st.columns([1, 2])[0]:
+                url.select("Training set", "set", names, names[0], forget=("before", *PARAMETERS))
             retriever_form(open_study, training_set, taken_names, primary=not models)
-        with st.expander("Train a cross-encoder"):
-            cross_encoder_form(open_study, training_set, taken_names)
-    if judges:
-        with st.expander("Let a judge teach a retriever", expanded=not training_set):
-            taught_form(open_study, judges[::-1], taken_names)
+            with st.expander("Train a cross-encoder"):
+                cross_encoder_form(open_study, training_set, taken_names)
+        if judges:
+            with st.expander("Let a judge teach a retriever", expanded=not training_set):
+                taught_form(open_study, judges[::-1], taken_names)
 
 
-def _before_and_after(open_study: Study, model: str, models: dict[str, dict]) -> tuple[str | None, str | None]:
+def _before_and_after(open_study: Study, model: str, about: dict) -> tuple[str | None, str | None]:
     """Return the runs of a dual encoder's initial model and of the trained encoder; None for a run that does not exist."""
     runs, split = study.shown_runs(open_study), _split(open_study)
     after = trial_run_name(model, split) if split else ""
-    if model not in models or after not in runs:
+    if after not in runs:
         return None, None
-    return run_before(open_study, models[model], after, split, runs), after
+    return run_before(open_study, about, after, split, runs), after
 
 
 def _split(open_study: Study) -> str:
@@ -118,33 +143,68 @@ def _split(open_study: Study) -> str:
 
 
 class ModelChange(NamedTuple):
-    """What a model's run changed in the run before it."""
+    """What a model's run changed in the run before it.
 
+    Attributes:
+        name, start: the model, and what `before` searched with: the initial model, or the run itself if it is another's.
+    """
+
+    name: str
+    start: str
     before: str
     after: str
     figures: PairedFigures
 
     @property
     def points(self) -> str:
-        """By how many points the run after differs, with the interval, such as "+8.4 (95%: +4.1 to +13.1)"."""
-        value, low, high = _gain(self.figures)
-        return f"{signed_number(value)} {stated_interval(low, high, '+')}"
+        """By how many points the run after differs, such as "+8.4"."""
+        return _gain(self.figures)[0]
 
 
-def _change(open_study: Study, before: str | None, after: str | None) -> ModelChange | None:
-    """Return the change between two runs; None if one is absent, or if no question is measured in both."""
+class CleaningEffect(NamedTuple):
+    """Two models with one start, one trained on a cleaned set and one on the set it was cleaned from.
+
+    Attributes:
+        name, cleaned_set, other, source_set: the models and their training sets.
+        of, than: what each changed in its start. change: what the first has more than the second.
+    """
+
+    name: str
+    cleaned_set: str
+    other: str
+    source_set: str
+    of: ModelChange
+    than: ModelChange
+    change: ModelChange
+
+
+def _change(open_study: Study, name: str, about: dict) -> ModelChange | None:
+    """Return what a model changed; None if a run is absent, or if no question is measured in both."""
+    before, after = _before_and_after(open_study, name, about)
     if not before or not after:
         return None
+    start = initial_encoder_name(open_study, about) or ""
+    is_start = study.shown_runs(open_study)[before].get("retriever") == start
+    return _change_of_runs(open_study, name, start if is_start else before, before, after)
+
+
+def _change_of_runs(open_study: Study, name: str, start: str, before: str, after: str) -> ModelChange | None:
     rule = study.rule_of_runs(open_study, before, after)
     compared = study.comparison(open_study, before, after, "answers", rule)
     k = min(HEADLINE_K, compared.depth)
-    return ModelChange(before, after, figures_at(compared, k)) if len(compared) and k else None
+    return ModelChange(name, start, before, after, figures_at(compared, k)) if len(compared) and k else None
 
 
-def _gain(figures: PairedFigures) -> tuple[float, float, float]:
-    """Return the points that B has more than A, with the ends of their interval."""
+def _gain(figures: PairedFigures) -> tuple[str, str]:
+    """Return the points that B has more than A, and the ends of their interval."""
     less = figures.difference.estimate  # A less B
-    return -100 * (less.value or 0.0), -100 * (less.high or 0.0), -100 * (less.low or 0.0)
+    return signed_number(-100 * (less.value or 0.0)), signed_ends(-100 * (less.high or 0.0), -100 * (less.low or 0.0))
+
+
+def _is_sure(figures: PairedFigures) -> bool:
+    """Return whether the interval of a difference excludes 0."""
+    estimate = figures.difference.estimate
+    return (estimate.low or 0.0) > 0 or (estimate.high or 0.0) < 0
 
 
 def _sentences(model: str, change: ModelChange | None, training_set: str) -> tuple[object, object]:
@@ -154,15 +214,18 @@ def _sentences(model: str, change: ModelChange | None, training_set: str) -> tup
     if not model:
         about = f"A retriever learns from the set {training_set}; then you see which questions it changes."
         return "No model yet.", about
+    shown = part_name(model)
     if change is None:
         about = "Index the passages with it and retrieve, to see for which questions training changed the result."
-        return f"{model} has not searched yet.", about
-    figures, estimate = change.figures, change.figures.difference.estimate
-    is_sure = (estimate.low or 0.0) > 0 or (estimate.high or 0.0) < 0
-    points = -100 * (estimate.value or 0.0)
-    finding = (
-        f"{model} answers {abs(points):.1f} points {'more' if points >= 0 else 'fewer'} than {change.before} in the top "
-        f"{figures.k} {stated_interval(*_gain(figures)[1:], '+')}{'' if is_sure else ', which is not certain'}."
+        return join(shown, " has not searched yet."), about
+    figures = change.figures
+    points = -100 * (figures.difference.estimate.value or 0.0)
+    verdict = "" if _is_sure(figures) else ": not established"
+    finding = join(
+        shown,
+        f" answers {abs(points):.1f} points {'more' if points >= 0 else 'fewer'} than ",
+        part_name(change.start),
+        f" in the top {figures.k} (95%: {_gain(figures)[1]}){verdict}.",
     )
     cells = {"a": change.before, "b": change.after, "k": figures.k}
     better = link(f"{figures.flips.only_b:,} got better", url.href(url.COMPARE, {**cells, "cell": "only_b"}))
@@ -173,11 +236,11 @@ def _sentences(model: str, change: ModelChange | None, training_set: str) -> tup
     return finding, join(shares, better, ", ", worse, ".")
 
 
-def _cleaned_against_source(
+def _cleaning_effects(
     open_study: Study, models: dict[str, dict], changed: Mapping[str, ModelChange | None]
-) -> list[Html]:
-    """Return a line for each model of a cleaned set and one of the set it was cleaned from, with the same start."""
-    sets, lines = training_sets(open_study), []
+) -> list[CleaningEffect]:
+    """Return each model of a cleaned set beside one of the set it was cleaned from, with the same start."""
+    sets, found = training_sets(open_study), []
     for name, about in models.items():
         trained_on = about.get("training_set")
         source = cleaned_from(trained_on, sets) if trained_on in sets else ""
@@ -185,13 +248,31 @@ def _cleaned_against_source(
             of, than = changed[name], changed[other]
             if other_about.get("training_set") != source or of is None or than is None or of.before != than.before:
                 continue
-            if (change := _change(open_study, than.after, of.after)) is not None:
-                words = f"{name} less {other}, trained on {trained_on} and {source}: "
-                figures = change.figures
-                address = url.href(url.COMPARE, {"a": change.before, "b": change.after, "k": figures.k})
-                points = link(f"{change.points} points in the top {figures.k}", address)
-                lines.append(tag("p", words, points, f", {quantity(figures.n, 'question')}."))
-    return lines
+            change = _change_of_runs(open_study, name, other, than.after, of.after)
+            if change is not None:
+                found.append(CleaningEffect(name, trained_on, other, source, of, than, change))
+    return found
+
+
+def _cleaning_sentences(effect: CleaningEffect) -> tuple[Html, Html]:
+    """Say what cleaning adds to training, and what each model gained from its start."""
+    figures = effect.change.figures
+    points = -100 * (figures.difference.estimate.value or 0.0)
+    verdict = "" if _is_sure(figures) else ": not established"
+    words = f"Cleaning {'adds' if points >= 0 else 'takes'} {abs(points):.1f} points "
+    words += f"{'to' if points >= 0 else 'from'} training (95%: {_gain(figures)[1]}){verdict}."
+    address = url.href(url.COMPARE, {"a": effect.change.before, "b": effect.change.after, "k": figures.k})
+    gains = (
+        f"Top {figures.k} of {quantity(figures.n, 'question')}; from ",
+        part_name(effect.of.start),
+        f": {effect.of.points} with ",
+        part_name(effect.cleaned_set),
+        f", {effect.than.points} with ",
+        part_name(effect.source_set),
+        ". ",
+        link("Compare the two models", address),
+    )
+    return join(words), join(*gains)
 
 
 def models_table(
@@ -201,42 +282,82 @@ def models_table(
     chosen_model: str,
     training_set: str,
 ) -> Html:
-    """The models, newest first: what each answers on the questions that measure, and its difference from its start."""
-    ks = {change.figures.k for change in changed.values() if change}
-    k = max(ks, default=HEADLINE_K)
-    names = ("model", success_head(k), "from its start", "trained on", "initial model", "kind", "steps", "time")
-    classes = ("left", None, None, *["left wide"] * 3, "wide", "wide")
+    """The models, newest first, and the models they began as: what each answers on the questions that measure, on one
+    axis, and its difference from its start.
+    """
+    known = [change for change in changed.values() if change]
+    k = max((change.figures.k for change in known), default=HEADLINE_K)
+    starts = {change.start: change.figures.a for change in known}
+    axis = _axis([*(change.figures.b for change in known), *starts.values()])
+    scale = wide_head(span(f"{axis[0]:.0f}", span(f"{axis[1]:.0f}"), cls="ends") if known else "")
+    heads = ("kind", "steps", "time")
     rows, described_as = [], descriptions(open_study, "model")
     for name, about in reversed(models.items()):
         change = changed[name]
-        cells = (
-            *_measured_cells(change, about),
-            about.get("training_set") or about.get("run") or "–",
-            initial_encoder_name(open_study, about) or "–",
-            kind_title(about.get("kind", "dual encoder")) + _teacher_text(about),
-            _step_text(about.get("last_step")),
-            duration(about.get("seconds", 0)),
-        )
         address = tabs.address("models", set=training_set, model=name)
+        is_chosen = name == chosen_model
+        name_link = link(name, address, aria_current="true" if is_chosen else None)
+        cells = (
+            *_measured_cells(change, about, axis),
+            tag("td", about.get("training_set") or about.get("run") or "–", cls="left wide"),
+            tag("td", initial_encoder_name(open_study, about) or "–", cls="left wide"),
+            tag("td", kind_title(about.get("kind", "dual encoder")) + _teacher_text(about), cls="left wide"),
+            wide_cell(_step_text(about.get("last_step"))),
+            wide_cell(duration(about.get("seconds", 0))),
+        )
         rows.append(
-            tag(
-                "tr",
-                tag("th", name_with_description(link(name, address), described_as.get(name)), scope="row"),
-                *(tag("td", cell, cls=cls) for cell, cls in zip(cells, classes[1:], strict=True)),
-                cls="chosen" if name == chosen_model else None,
+            row(
+                *cells,
+                head=name_with_description(name_link, described_as.get(name)),
+                cls="chosen" if is_chosen else None,
             )
         )
-    head = tag("tr", *(tag("th", words, scope="col", cls=cls) for words, cls in zip(names, classes, strict=True)))
-    return tag("table", tag("thead", head), tag("tbody", *rows), cls="figures")
+    for name, share in starts.items():
+        blank = [tag("td", "", cls="wide")] * 5
+        rows.append(row(percentage(share, inline=True), wide_cell(_strip(share, axis)), "start", *blank, head=name))
+    left = [tag("th", words, scope="col", cls="left wide") for words in ("trained on", "initial model", heads[0])]
+    names = (success_head(k), scale, "from its start", *left, *(wide_head(words) for words in heads[1:]))
+    return table(table_head("model", *names), rows, "figures groups")
 
 
-def _measured_cells(change: ModelChange | None, about: dict) -> tuple[Html | str, Html | str]:
+def _axis(shares: Sequence[Estimate]) -> tuple[float, float]:
+    """Return the ends of the axis of the intervals, in percent, as tens."""
+    ends = [100 * end for share in shares for end in (share.low, share.high) if end is not None]
+    if not ends:
+        return 0.0, 100.0
+    return 10 * math.floor(min(ends) / 10), 10 * math.ceil(max(ends) / 10)
+
+
+def _strip(share: Estimate, axis: tuple[float, float]) -> Html:
+    """Draw a share and its interval on the axis."""
+    if share.value is None or share.low is None or share.high is None:
+        return Html("")
+    value, low, high = (
+        100 * (100 * each - axis[0]) / ((axis[1] - axis[0]) or 1.0) for each in (share.value, share.low, share.high)
+    )
+    return div(
+        span(cls="range", style=f"left:{low:.1f}%;width:{high - low:.1f}%"),
+        span(cls="dot", style=f"left:{value:.1f}%"),
+        cls="strip",
+        aria_hidden="true",
+    )
+
+
+def _measured_cells(change: ModelChange | None, about: dict, axis: tuple[float, float]) -> tuple[Html, Html, Html]:
+    """Return a model's share, its interval on the axis, and the difference from its start."""
     if change is None:
         is_retriever = about.get("kind") not in ("reader", "cross-encoder", KIND)
-        return (span("not yet searched", cls="soft") if is_retriever else "–"), "–"
-    value, low, high = _gain(change.figures)
-    interval = span(signed_ends(low, high), cls="interval")
-    return percentage(change.figures.b, inline=True), span(signed_number(value), interval, cls="figure")
+        words = span("not yet searched", cls="soft") if is_retriever else "–"
+        return tag("td", words), wide_cell(""), tag("td", "–")
+    value, ends = _gain(change.figures)
+    cells = {"a": change.before, "b": change.after, "k": change.figures.k}
+    gain = link(value, url.href(url.COMPARE, cells), title=f"Compare with {change.start}")
+    share = change.figures.b
+    return (
+        tag("td", percentage(share, inline=True)),
+        wide_cell(_strip(share, axis)),
+        tag("td", span(gain, span(ends, cls="interval"), cls="figure")),
+    )
 
 
 def smaller_k(open_study: Study) -> dict[str, Any]:
@@ -344,14 +465,14 @@ def _curves(losses: list[dict], ranks: list[dict], compared_by: str = "average_r
     return figure
 
 
-def after_training(open_study: Study, name: str, run_after: str | None) -> None:
+def after_training(open_study: Study, name: str, has_searched: bool) -> None:
     """Show the next steps after training.
 
     A dual encoder can be indexed and tried; then the path leads on to the comparison with its initial model. A
     cross-encoder can score a run. A reader can read a run.
 
     Args:
-        run_after: the run of a dual encoder; None if it has not searched yet.
+        has_searched: whether there is a run of a dual encoder over the questions that measure.
     """
     runs, manifest = study.shown_runs(open_study), models_of(open_study)[name]
     kind = manifest.get("kind")
@@ -364,7 +485,7 @@ def after_training(open_study: Study, name: str, run_after: str | None) -> None:
         for run in [run for run, manifest in runs.items() if manifest.get("split") == "train"][-2:]:
             words = f"Score the first {JUDGED} passages of each question of {run}"
             jobs.start_button(open_study, request(score_run, name, run, JUDGED), key=f"score-{name}-{run}", label=words)
-    elif kind != KIND and run_after is None and (split := _split(open_study)):
+    elif kind != KIND and not has_searched and (split := _split(open_study)):
         # The tab Judges judges runs with a feature judge.
         job = request(try_model, name, split, **smaller_k(open_study))
         words = f"Index and retrieve for {split}{_indexing_time(open_study, manifest)}"

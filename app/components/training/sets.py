@@ -13,17 +13,22 @@ from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import empty, notice
 from blindspot.app.components.parts import descriptions, name_with_description
 from blindspot.app.components.training import tabs
-from blindspot.app.components.training.changes import change_words
 from blindspot.app.components.training.labels import label_counts
 from blindspot.app.components.training.models import smaller_k
-from blindspot.app.components.training.this_set import cleaned_from, cleaned_words, may_see_labels, policy_words
+from blindspot.app.components.training.this_set import (
+    pairs_by_people,
+    policy_words,
+    roles_of,
+    set_finding,
+    set_section,
+)
 from blindspot.app.markup import Html, div, link, show, tag, term
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.manifest import Manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.retrieval.retriever import RETRIEVERS
-from blindspot.backend.text.number_words import duration, quantity
+from blindspot.backend.text.number_words import duration
 from blindspot.backend.training_sets.builder import build
 from blindspot.backend.training_sets.denoising import DENOISING, policy_help, policy_named, policy_names
 from blindspot.backend.training_sets.training_set import TrainingSet
@@ -33,64 +38,69 @@ NO_MODEL = "none"
 
 
 def sets_tab(open_study: Study, manifests: dict[str, Manifest], chosen_set: str) -> None:
-    """Show what training sets contain, the list, and the form for another one."""
-    if manifests:
-        newest = next(reversed(manifests))
-        before = cleaned_from(newest, manifests)
-        words = (
-            change_words(TrainingSet.open(open_study, before), TrainingSet.open(open_study, newest))
-            if before and may_see_labels(open_study)
-            else cleaned_words(newest, manifests[newest])
-        )
-        tabs.title(words, f"{newest} is the newest of {quantity(len(manifests), 'training set')}.")
-    else:
+    """Show what the chosen set makes of the one it was cleaned from, the list of sets, the form for another one, and
+    below them the chosen set.
+    """
+    if not manifests:
         about = (
             "A training set lists the positives and hard negatives of each question, with their sources. Annotators' "
             "labels take precedence over the cross-encoder, and the cross-encoder over answer matching."
         )
         tabs.title("No training set yet.", about)
         show(label_counts(open_study))
-    if not manifests:
         build_form(open_study, manifests, None)
         return
+    training_set = TrainingSet.open(open_study, chosen_set)
+    finding = set_finding(open_study, training_set, manifests)
+    tabs.title(finding.sentence, finding.more)
     table = sets_table(manifests, chosen_set, descriptions(open_study, "training-set"))
     show(div(scrolling(table), cls="panel"))
     with st.expander("Build another set"):
         build_form(open_study, manifests, manifests.get(chosen_set))
+    set_section(open_study, training_set, manifests, finding)
 
 
 def sets_table(manifests: dict[str, Manifest], chosen_set: str, descriptions: Mapping[str, Description]) -> Html:
-    """Every set with its size, newest first, linked to its own tab."""
+    """Every set with its size, newest first, linked to its contents below."""
     by_people = term("by people", "Pairs whose role in the set people's labels decide")
-    names = ("set", "questions", "positives", "negatives", by_people, "policy", "mined from", "created (UTC)")
-    classes = ("left", "wide", None, None, "wide", "left wide", "left wide", "wide")
+    turned = term("turned positive", "Mined passages that annotators' labels make positives")
+    names = ("set", "questions", "positives", "negatives", turned, "dropped", by_people, "policy", "mined from")
+    classes = ("left", "wide", None, None, "wide", "wide", "wide", "left wide", "left wide")
     head = tag("tr", *(tag("th", name, scope="col", cls=cls) for name, cls in zip(names, classes, strict=True)))
     rows = []
     for name, manifest in reversed(manifests.items()):
-        counts = manifest["counts"]
-        roles = {role: sum(row.values()) for role, row in counts["sources"].items()}
+        roles, policy = roles_of(manifest), manifest["policy"]
         cells = (
-            f"{counts['questions']:,}",
+            f"{manifest['counts']['questions']:,}",
             f"{roles['positive']:,}",
             f"{roles['negative']:,}",
-            f"{sum(row.get('label', 0) for row in counts['sources'].values()):,}",
-            policy_words(manifest["policy"]),
+            f"{sum(fates['relabelled'] for fates in manifest['counts']['by_rank'].values()):,}",
+            f"{roles.get('dropped', 0):,}",
+            f"{pairs_by_people(manifest):,}",
+            term(policy_words(policy), policy_explanation(policy)),
             ", ".join(manifest["request"]["runs"]),
-            manifest["made"][:16].replace("T", " "),
         )
+        address, made = tabs.address("sets", set=name), f"Built {manifest['made'][:16].replace('T', ' ')} UTC"
+        is_chosen = name == chosen_set
+        name_link = link(name, address, title=made, aria_current="true" if is_chosen else None)
         rows.append(
             tag(
                 "tr",
-                tag(
-                    "th",
-                    name_with_description(link(name, tabs.address("set", set=name)), descriptions.get(name)),
-                    scope="row",
-                ),
+                tag("th", name_with_description(name_link, descriptions.get(name)), scope="row"),
                 *(tag("td", cell, cls=cls) for cell, cls in zip(cells, classes[1:], strict=True)),
-                cls="chosen" if name == chosen_set else None,
+                cls="chosen" if is_chosen else None,
             )
         )
-    return tag("table", tag("thead", head), tag("tbody", *rows), cls="figures")
+    return tag("table", tag("thead", head), tag("tbody", *rows), cls="figures groups")
+
+
+def policy_explanation(policy: str) -> str:
+    """Return what a set's policy does: the help of its parts."""
+    helps = {each.name: each.help for each in DENOISING}
+    return " ".join(
+        "People's labels override the policy." if name == "labels" else helps.get(name, "")
+        for name in policy.split("+")
+    )
 
 
 def build_form(open_study: Study, manifests: dict[str, Manifest], set_manifest: Manifest | None) -> None:

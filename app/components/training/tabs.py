@@ -11,14 +11,12 @@ from blindspot.app import url
 from blindspot.app.components import jobs
 from blindspot.app.components.marks import notice
 from blindspot.app.components.relations_tables import choices
-from blindspot.app.components.training.changes import PARAMETERS
-from blindspot.app.markup import div, link, show, tag
+from blindspot.app.markup import Html, div, link, show, tag
 
-Tab = Literal["sets", "set", "judges", "models", "curve"]
+Tab = Literal["sets", "judges", "models", "curve"]
 TITLES: dict[Tab, str] = {
     "sets": "Sets",
-    "set": "This set",
-    "judges": "Judges",
+    "judges": "Automatic judges",
     "models": "Models",
     "curve": "Learning curve",
 }
@@ -26,10 +24,10 @@ _KNOWN = "training-sets-known"
 
 
 def current() -> Tab:
-    """Return the tab of the address. Addresses of older versions still work: `view=judges`, `view=curve` and
-    `model=NAME`.
+    """Return the tab of the address. Addresses of older versions still work: `tab=set`, `view=judges`, `view=curve`
+    and `model=NAME`.
     """
-    chosen = url.one_of("tab", get_args(Tab), url.one_of("view", ("judges", "curve"), "set"))
+    chosen = url.one_of("tab", get_args(Tab), url.one_of("view", ("judges", "curve"), "sets"))
     return "models" if url.value("model") and not url.value("tab") else chosen
 
 
@@ -39,32 +37,31 @@ def address(tab: Tab, **parameters: object) -> str:
 
 
 def open_built(tab: Tab, sets: Sequence[str]) -> None:
-    """Open a set that this visitor built, if the visitor waited for it on one of the two tabs about sets."""
+    """Open a set that this visitor built, if the visitor waited for it on the tab of the sets."""
     known = st.session_state.get(_KNOWN, set(sets))
     for name in sets:
         is_new = name not in known and name != url.value("set")
-        if is_new and tab in ("sets", "set") and jobs.started_here("build training set", name):
-            st.query_params.from_dict({"tab": "set", "set": name})
+        if is_new and tab == "sets" and jobs.started_here("build training set", name):
+            st.query_params.from_dict({"tab": "sets", "set": name})
             st.rerun()
 
 
 def tabs_head(tab: Tab, sets: Sequence[str], chosen_set: str) -> None:
-    """Show the tabs, the choice of the current set, and one line for each set that was built meanwhile."""
-    left, right = st.columns([7, 3], vertical_alignment="bottom")
-    with left:
-        offered = [(words, address(key, set=chosen_set), key == tab) for key, words in TITLES.items()]
-        show(div(choices("show", offered), cls="choosers tabs"))
-    with right:
-        if sets and tab in ("set", "judges", "models"):
-            names = list(reversed(sets))
-            url.select("Current set", "set", names, names[0], forget=("before", *PARAMETERS))
+    """Show the tabs, and one line for each set that was built meanwhile."""
+    offered = [(words, address(key, set=chosen_set), key == tab) for key, words in TITLES.items()]
+    show(div(choices("show", offered), cls="choosers tabs"))
     known_sets: set[str] = st.session_state.setdefault(_KNOWN, set(sets))
     with st.container():  # always there, so that a line in it moves and closes nothing below
         for name in sets:
             if name not in known_sets:
-                leads_there = "" if name == chosen_set else link(f"Open {name}", address("set", set=name))
+                leads_there = "" if name == chosen_set else link(f"Open {name}", address("sets", set=name))
                 show(notice(f"The set {name} is built. ", leads_there))
     known_sets.add(chosen_set)
+
+
+def part_name(name: str) -> Html:
+    """Return the name of a set, a model or a run as it is shown in sentences: a name such as "clean" is no verb."""
+    return tag("code", name)
 
 
 def title(finding: object, more: object = "") -> None:

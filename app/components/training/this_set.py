@@ -1,30 +1,31 @@
-"""The tab This set of the Training page: the contents of the set, what new labels would change in it, its certificate,
-its export, and its differences from another set.
+"""One training set on the Training page: its contents, what new labels would change in it, the checks of it, its export,
+and its differences from another set.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import streamlit as st
 
 from blindspot.app import url, who
 from blindspot.app.components import jobs
-from blindspot.app.components.gold_check import gold_panel
+from blindspot.app.components.check_row import check_row
+from blindspot.app.components.gold_check import gold_row
 from blindspot.app.components.marks import notice
 from blindspot.app.components.message import show_last_message, try_action
 from blindspot.app.components.parts import parts_panel
 from blindspot.app.components.plots import plot
-from blindspot.app.components.training import tabs
-from blindspot.app.components.training.certificate import certificate_section
-from blindspot.app.components.training.changes import PARAMETERS, changes_panel
+from blindspot.app.components.training.certificate import certificate_check
+from blindspot.app.components.training.changes import PARAMETERS, change_words, contents_panel
 from blindspot.app.components.training.export import export_form
 from blindspot.app.components.training.labels import label_counts
 from blindspot.app.components.training.pairs import pair_rows
+from blindspot.app.components.training.tabs import part_name
 from blindspot.app.judging_stores import judging_stores
-from blindspot.app.markup import Html, div, join, link, row, show, table, table_head, tag, term
+from blindspot.app.markup import Html, div, join, link, show, table_head, tag, term
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.manifest import Manifest
 from blindspot.backend.core.study import Study
@@ -39,51 +40,58 @@ from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.rights import SETTLERS
 
 NEW_SHOWN = 12
+POLICY_CHECK = "A sample of what the policy kept and of what it removed, judged by people"
 FATES = {
     "kept": ("kept as negatives", "#8a94a0"),
     "removed": ("removed by the policy", "#e69f00"),
     "removed_by_people": ("removed by annotators", PINK),
     "relabelled": ("relabelled positive by annotators", GREEN),
 }
-SOURCES = {
-    "label": "by annotators",
-    "gold": "gold",
-    "distant": "by distant supervision",
-    "cross_encoder": "by a cross-encoder",
-    "judge": "by a judge",
-    "run": "mined",
-    "random": "random",
-    "other_gold": "gold of other questions",
-}
 
 
-def set_tab(open_study: Study, training_set: TrainingSet, manifests: dict[str, Manifest]) -> None:
-    """Show the set: first what new labels would change, then its contents beside those of the set it was cleaned from,
-    its certificate and its export.
+class SetFinding(NamedTuple):
+    """What the page says of a set: its sentence, one more line, the set that it is compared with ("" for none), and the
+    labels that would change it.
+    """
+
+    sentence: Html
+    more: str
+    before: str
+    new_labels: list[NewLabel]
+
+
+def set_finding(open_study: Study, training_set: TrainingSet, manifests: dict[str, Manifest]) -> SetFinding:
+    """Return what the page says of a set. What the labels show is only for people who may see them."""
+    name, sees_labels = training_set.name, may_see_labels(open_study)
+    before = url.one_of("before", [each for each in manifests if each != name], cleaned_from(name, manifests))
+    new = _pairs_with_new_labels(open_study, training_set) if sees_labels else []
+    if before and sees_labels:
+        sentence = change_words(TrainingSet.open(open_study, before), training_set)
+    else:
+        sentence = cleaned_words(name, manifests[name])
+    counts = manifests[name]["counts"]
+    by_people = f"People's labels decide the role of {pairs_by_people(manifests[name]):,} of its {quantity(counts['pairs'], 'pair')}."
+    more = f" New labels would change {quantity(len(new), 'pair')} of it." if new else ""
+    return SetFinding(sentence, by_people + more, before, new)
+
+
+def set_section(
+    open_study: Study, training_set: TrainingSet, manifests: dict[str, Manifest], finding: SetFinding
+) -> None:
+    """Show one set: what new labels would change, its contents beside those of the set it was cleaned from, the checks
+    of it, and its export.
     """
     sees_labels = may_see_labels(open_study)
-    found = _pairs_with_new_labels(open_study, training_set) if sees_labels else []
-    new = f"New labels would change {quantity(len(found), 'pair')} of it." if found else ""
-    tabs.title(cleaned_words(training_set.name, manifests[training_set.name]), new)
-    labels = label_counts(open_study)
-    if found:
-        _build_again(open_study, training_set, found, manifests)
-    others = [name for name in manifests if name != training_set.name]
-    usual = cleaned_from(training_set.name, manifests)
-    before = url.one_of("before", others, usual)
+    if finding.new_labels:
+        _build_again(open_study, training_set, finding.new_labels, manifests)
     with st.container(key="set-compare"):
-        show(
-            tag("h2", "Contents"),
-            _contents(training_set.name, manifests[training_set.name], before, manifests.get(before)),
-            _left_out(training_set.manifest["left_out"]),
-            labels,
-        )
-        if others:
-            _comparison(open_study, training_set, (before, usual), others, sees_labels)
+        _comparison(open_study, training_set, manifests, finding.before, sees_labels)
+        show(_left_out(training_set.manifest["left_out"]), label_counts(open_study))
     with st.container(key="set-check"):
-        certificate_section(open_study, training_set, sees_labels)
-        _judge_strata(open_study, training_set)
-    gold_panel(open_study, [GoldCheck("training", training_set.name)])
+        show(tag("h2", "Checks"))
+        certificate_check(open_study, training_set, sees_labels)
+        gold_row(open_study, GoldCheck("training", training_set.name))
+        _policy_check(open_study, training_set)
     with st.container(key="set-export"):
         export_form(open_study, training_set)
     counts = training_set.manifest["counts"]
@@ -93,22 +101,25 @@ def set_tab(open_study: Study, training_set: TrainingSet, manifests: dict[str, M
     parts_panel(open_study, "training-set", [training_set.name], can_download=False)
 
 
-def cleaned_words(name: str, manifest: Manifest) -> str:
+def pairs_by_people(manifest: Manifest) -> int:
+    """Return the number of pairs whose role people's labels decide."""
+    return sum(row.get("label", 0) for row in manifest["counts"]["sources"].values())
+
+
+def cleaned_words(name: str, manifest: Manifest) -> Html:
     """Say which of the mined passages the policy removed from a set, and what the set contains."""
-    counts, asked = manifest["counts"], manifest["request"]
+    counts, asked, shown = manifest["counts"], manifest["request"], part_name(name)
     fates = {fate: sum(row[fate] for row in counts["by_rank"].values()) for fate in FATES}
     mined, kept = sum(fates.values()), fates["kept"]
-    roles = _roles(manifest)
+    roles = roles_of(manifest)
     if not mined:
-        return (
-            f"{name} holds {quantity(counts['questions'], 'question')}, {quantity(roles['positive'], 'positive')}, "
-            f"{quantity(roles['negative'], 'negative')}."
-        )
+        holds = f" holds {quantity(counts['questions'], 'question')}, {quantity(roles['positive'], 'positive')}, "
+        return join(shown, holds, f"{quantity(roles['negative'], 'negative')}.")
     where = f"{quantity(mined, 'passage')} mined from {' and '.join(asked['runs'])}"
     if kept == mined:
-        return f"{name} takes all {where} as negatives ({policy_words(manifest['policy'])})."
+        return join(shown, f" takes all {where} as negatives ({policy_words(manifest['policy'])}).")
     share = f"{100 * (mined - kept) / mined:.1f}%"
-    return f"{name} drops or relabels {share} of the {where} ({policy_words(manifest['policy'])})."
+    return join(shown, f" drops or relabels {share} of the {where} ({policy_words(manifest['policy'])}).")
 
 
 def policy_words(policy: str) -> str:
@@ -129,40 +140,31 @@ def cleaned_from(name: str, manifests: Mapping[str, Manifest]) -> str:
 
 
 def _comparison(
-    open_study: Study,
-    training_set: TrainingSet,
-    before_and_usual: tuple[str, str],
-    other_sets: list[str],
-    sees_labels: bool,
+    open_study: Study, training_set: TrainingSet, manifests: dict[str, Manifest], before: str, sees_labels: bool
 ) -> None:
-    """Show the choice of another set, and the differences between the two sets.
-
-    Args:
-        before_and_usual: the set to compare with, and the one that is offered first; "" for none.
-    """
-    before, usual = before_and_usual
-    if not sees_labels:
-        if url.value("before"):
-            show(
-                notice(
-                    "The differences of two sets show annotators' labels. Only people who settle disputes can see "
-                    f"them: {' and '.join(SETTLERS)}s. ",
-                    link("Sign in on Judge", url.JUDGE),
-                    ".",
-                )
+    """Show the contents of a set, the choice of another one, and the differences between the two."""
+    others = [name for name in manifests if name != training_set.name]
+    usual = cleaned_from(training_set.name, manifests)
+    left, right = st.columns([5, 2], vertical_alignment="top")
+    with left:
+        show(tag("h2", "Contents of ", part_name(training_set.name)))
+    if others and sees_labels:
+        with right:
+            url.select(
+                "Compare with",
+                "before",
+                others if usual else ["", *others],
+                usual,
+                forget=PARAMETERS,
+                format_func=lambda name: name or "choose a set",
             )
-        return
-    with st.columns([1, 2])[0]:
-        url.select(
-            "Compare with",
-            "before",
-            other_sets if usual else ["", *other_sets],
-            usual,
-            forget=PARAMETERS,
-            format_func=lambda name: name or "choose a set",
+    contents_panel(open_study, TrainingSet.open(open_study, before) if before else None, training_set, sees_labels)
+    if url.value("before") and not sees_labels:
+        words = (
+            "The differences of two sets show annotators' labels. Only people who settle disputes can see "
+            f"them: {' and '.join(SETTLERS)}s. "
         )
-    if before:
-        changes_panel(open_study, TrainingSet.open(open_study, before), training_set)
+        show(notice(words, link("Sign in on Judge", url.JUDGE), "."))
 
 
 def may_see_labels(open_study: Study) -> bool:
@@ -174,14 +176,16 @@ def may_see_labels(open_study: Study) -> bool:
     return is_demo(open_study) and who.mode() == "local" and not who.real_people(open_study.labels_path)
 
 
-def _judge_strata(open_study: Study, training_set: TrainingSet) -> None:
-    """Show a button that sends a stratified sample of the set to judging; only leads see it."""
+def _policy_check(open_study: Study, training_set: TrainingSet) -> None:
+    """Show a button that sends a sample of what the policy decided to judging; only leads see it."""
     if not who.may(open_study.labels_path, "make batches"):
         return
-    words = "Judge a sample of what the policy kept and removed"
-    st.button(
-        words, key="judge-strata", on_click=try_action, args=(partial(_send, open_study, training_set.name), "strata")
-    )
+    state, action = check_row("The policy decides rightly", POLICY_CHECK)
+    with state:
+        show(tag("p", "Quality shows the precision of each stratum once people judged a sample."))
+    with action:
+        send = partial(_send, open_study, training_set.name)
+        st.button("Judge a sample", key="judge-strata", on_click=try_action, args=(send, "strata"))
     show_last_message("strata")
 
 
@@ -194,28 +198,8 @@ def _send(open_study: Study, name: str) -> Html:
     return join(queued, judge, " the sample; Quality then shows the precision of each stratum.")
 
 
-def _roles(manifest: Manifest) -> dict[str, int]:
+def roles_of(manifest: Manifest) -> dict[str, int]:
     return {role: sum(row.values()) for role, row in manifest["counts"]["sources"].items()}
-
-
-def _contents(name: str, manifest: Manifest, previous_name: str, manifest_before: Manifest | None) -> Html:
-    """Return the table of what a set holds, beside the set before it, and with the sources of each role."""
-    sources = manifest["counts"]["sources"]
-    roles, former = _roles(manifest), _roles(manifest_before) if manifest_before else None
-    rows = []
-    for role, total in roles.items():
-        was = former.get(role, 0) if former is not None else 0
-        if total or was:
-            words = ", ".join(f"{number:,} {SOURCES.get(source, source)}" for source, number in sources[role].items())
-            earlier = [f"{was:,}"] if former is not None else []
-            plural = role if role == "dropped" else f"{role}s"
-            rows.append(row(*earlier, f"{total:,}", tag("td", words, cls="left"), head=plural))
-    for key in ("pairs", "questions"):
-        earlier = [f"{manifest_before['counts'][key]:,}"] if manifest_before else []
-        rows.append(row(*earlier, f"{manifest['counts'][key]:,}", tag("td", ""), head=key))
-    heads = [f"before: {previous_name}", name] if former is not None else [name]
-    head = table_head("", *heads, tag("th", "of which", scope="col", cls="left"))
-    return div(table(head, rows), cls="scrolling")
 
 
 def _left_out(reasons: dict[str, int]) -> Html:
