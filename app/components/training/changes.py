@@ -110,7 +110,7 @@ def _contents(
     newer_set: TrainingSet, older_set: TrainingSet | None, summary: ChangeSummary | None, chosen: ChosenChange | None
 ) -> Html:
     """Return the table of what a set holds, beside an older set, with what came into each role and why."""
-    after, before = newer_set.manifest["counts"], older_set and older_set.manifest["counts"]
+    after, before = newer_set.manifest["counts"], None if older_set is None else older_set.manifest["counts"]
     rows = []
     for role, sources in after["sources"].items():
         total = sum(sources.values())
@@ -123,7 +123,7 @@ def _contents(
         if summary is not None and older_set is not None:
             here = _address(older_set, newer_set)
             rows += [row for kind in _kinds_of(summary, role) for row in _kind_rows(summary, kind, chosen, here)]
-    rows += [_count_row(key, before and before[key], after[key]) for key in ("pairs", "questions")]
+    rows += [_count_row(key, before[key] if before else None, after[key]) for key in ("pairs", "questions")]
     names = ("group", newer_set.name) if older_set is None else ("group", older_set.name, newer_set.name, "change")
     return table(table_head(*names), rows, "figures kinds")
 

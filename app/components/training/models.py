@@ -242,7 +242,7 @@ def _cleaning_effects(
     """Return each model of a cleaned set beside one of the set it was cleaned from, with the same start."""
     sets, found = training_sets(open_study), []
     for name, about in models.items():
-        trained_on = about.get("training_set")
+        trained_on = about.get("training_set") or ""
         source = cleaned_from(trained_on, sets) if trained_on in sets else ""
         for other, other_about in models.items() if source else ():
             of, than = changed[name], changed[other]
