@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from blindspot.backend.core.summary import Step
     from blindspot.backend.data.importing.from_results import ResultsImport
     from blindspot.backend.evaluation.oracle import Oracle
-    from blindspot.backend.training.curve_points import CurvePoint, Share
+    from blindspot.backend.training.stored_curve_points import CurvePoint, Share
     from blindspot.db.jobs import Job
 
 console = Terminal(highlight=False)
@@ -148,7 +148,7 @@ def print_jobs(jobs: Sequence[Job]) -> None:
 
 def print_curve(points: Sequence[CurvePoint]) -> None:
     """Print the points of the learning curve, the labels that each learned from, and what the last labels changed."""
-    from blindspot.backend.training.curve_points import SCOPES, change_sentences
+    from blindspot.backend.training.stored_curve_points import SCOPES, change_sentences
 
     if not points:
         print("No point yet. Add one: blindspot judge curve")

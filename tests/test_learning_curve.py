@@ -15,8 +15,8 @@ from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.text.answers import match_run
 from blindspot.backend.training import curve_bench, learning_curve
 from blindspot.backend.training.curve_bench import curve_inputs
-from blindspot.backend.training.curve_points import LABELS_PER_POINT, changed_pairs, curve_points, is_point_due
 from blindspot.backend.training.learning_curve import add_history, add_point
+from blindspot.backend.training.stored_curve_points import LABELS_PER_POINT, changed_pairs, curve_points, is_point_due
 from blindspot.db.errors import Missing
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels

@@ -413,9 +413,9 @@ def curve(
     study: StudyOption = None,
 ) -> None:
     """Add a point to the learning curve: what the labels so far are worth on dev. Dev never trains."""
-    from blindspot.backend.training.curve_points import as_json as points_as_json
-    from blindspot.backend.training.curve_points import curve_points
     from blindspot.backend.training.learning_curve import add_history, add_point
+    from blindspot.backend.training.stored_curve_points import as_json as points_as_json
+    from blindspot.backend.training.stored_curve_points import curve_points
 
     opened = open_study(study)
     if history:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from blindspot.app.components.judge_marks import JudgeMark
+from blindspot.app.components.judge_opinions import JudgeMark
 from blindspot.app.components.marks import answer_badge, gold_badge, letter
 from blindspot.app.components.read_answer import ReadAnswer, frame_answer, read_badge
 from blindspot.app.markup import Html, div, join, span, tag, text

@@ -14,7 +14,7 @@ from blindspot.app.components.edits import edits_part
 from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.explanation import explanation_section
 from blindspot.app.components.hit_lists import HitList, rows_to_show, side_by_side
-from blindspot.app.components.judge_marks import JudgeMark, judge_marks
+from blindspot.app.components.judge_opinions import JudgeMark, judge_marks
 from blindspot.app.components.judging.question_labels import judged, question_labels
 from blindspot.app.components.marks import letter, notice, relation_label
 from blindspot.app.components.miss_causes import causes_of_question

@@ -33,7 +33,7 @@ from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import dense_indexes
 from blindspot.backend.retrieval.retriever import kind_of_run
 from blindspot.backend.text.answers import DEFAULT_RULE
-from blindspot.backend.training.curve_points import FOLDER, ChangedPair, CurvePoint, Scope, Share
+from blindspot.backend.training.stored_curve_points import FOLDER, ChangedPair, CurvePoint, Scope, Share
 from blindspot.db.errors import Missing
 from blindspot.db.judgements import Consensus
 from blindspot.db.labels import Labels

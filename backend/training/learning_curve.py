@@ -20,7 +20,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_judge import settled_labels, trainable_questions
 from blindspot.backend.progress import Progress
 from blindspot.backend.training.curve_bench import CurveBench, curve_inputs, share_with_interval
-from blindspot.backend.training.curve_points import (
+from blindspot.backend.training.stored_curve_points import (
     FOLDER,
     LABELS_PER_POINT,
     PAIRS,

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from blindspot.backend.judging.batches import batch_of_pairs
-from blindspot.backend.training.curve_points import curve_points
+from blindspot.backend.training.stored_curve_points import curve_points
 from blindspot.db.labels import Labels
 from tests.browser.test_judging import press, serving, sit_down
 from tests.test_learning_curve import listed, ready
