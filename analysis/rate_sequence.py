@@ -147,7 +147,7 @@ class _NextEstimate:
 
 
 class _Cells:
-    """The number of pairs left in each cell, and the cells' chances after the draws so far."""
+    """The number of undrawn pairs in each cell, and the probability of each cell in the next draw."""
 
     def __init__(self, cells: Cells, study_count: int):
         self.size, self.weights = cells.size, cells.weights

@@ -53,11 +53,11 @@ class PersonalLinks:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = await _answer(scope) if scope["type"] == "http" else None
+        response = await _response(scope) if scope["type"] == "http" else None
         await (response or self._app)(scope, receive, send)
 
 
-async def _answer(scope: Scope) -> Response | None:
+async def _response(scope: Scope) -> Response | None:
     """Return the redirect for a request with a secret; None for every other request."""
     from starlette.concurrency import run_in_threadpool
     from starlette.requests import Request

@@ -42,7 +42,7 @@ def give(
 
 @consent_app.command("withdraw")
 def withdraw(url: Address, study: StudyOption = None) -> None:
-    """Take a consent back."""
+    """Withdraw a consent."""
     from blindspot.backend.core import consent
 
     server = consent.server_of(url)

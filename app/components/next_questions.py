@@ -34,7 +34,7 @@ def step_of_selection(
 
 
 def step_of_cells(counts: FlipTable, selection: Selection, where: str = "") -> NextStep | None:
-    """Return the step to the questions that only one run answers: the run that alone answers more of them."""
+    """Return the step to the questions that only one of the two runs answers: of the run that has more such questions."""
     cell, run = ("only_a", selection.a) if counts.only_a >= counts.only_b else ("only_b", selection.b)
     if not (count := getattr(counts, cell)):
         return None

@@ -137,6 +137,6 @@ class ExactMatchOfSelected:
 def exact_cells(
     row: str, reads: Sequence[ReadingPart], ks: Sequence[int], published: float | None = None
 ) -> Iterator[Cell]:
-    """Return a row of exact match, with one reading for each seed. The paper's figure belongs to the largest k."""
+    """Return a row of exact-match shares, one for each seed's reader. The paper's figure belongs to the largest k."""
     for k in ks:
         yield Cell(row, f"EM@{k}", tuple(ExactMatch(read, k) for read in reads), published if k == max(ks) else None)

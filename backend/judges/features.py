@@ -308,7 +308,7 @@ class _QuestionWords:
             sum(pairs),
             p.text_length,
             float(len(p.core) > len("  ") and p.core in self.joined_words),
-            self._longest_run(pairs, in_text) / mass,
+            self._longest_common_span(pairs, in_text) / mass,
             math.log1p(sum(p.joined_text.count(f" {word} ") for word in self.rare if word in in_text)),
             float(p.title_length > 0 and p.joined_text.startswith((p.joined_title, p.core))),
             self._near_counts(p, in_text) / mass,
@@ -316,7 +316,7 @@ class _QuestionWords:
             p.numbers,
         )
 
-    def _longest_run(self, pairs: list[bool], in_text: set[str]) -> float:
+    def _longest_common_span(self, pairs: list[bool], in_text: set[str]) -> float:
         """Return the largest total weight of consecutive question words whose neighbouring pairs all occur
         in the text.
         """

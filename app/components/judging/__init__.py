@@ -47,7 +47,7 @@ def mount(name: str, key: str, data: Mapping[str, Any], study: Study, annotator:
 
 
 def keeps_component(prefix: str) -> Callable[[Draw], Draw]:
-    """Decorate a function that mounts the component `PREFIX-NAME` of a person.
+    """Decorate a function that mounts a person's own component, with the key `PREFIX-NAME`.
 
     While the study cannot be read, the component stays on the page with its last data and a line about the error, and
     the page keeps trying.

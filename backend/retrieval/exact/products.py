@@ -90,7 +90,7 @@ def extent_of(rows: torch.Tensor) -> tuple[float, float, torch.Tensor]:
 
 
 def merge_extents(extents: list[tuple[float, float, np.ndarray]], keep_squares: bool, width: int) -> Extent:
-    """Combine the extents of blocks. Raises Refused for a row with NaN or infinity."""
+    """Combine the norms of several blocks of rows. Raises Refused for a row with NaN or infinity."""
     start = 0
     for norm, _, squares in extents:
         if not np.isfinite(norm):
