@@ -38,6 +38,7 @@ from blindspot.backend.retrieval.full_text import unknown_names
 from blindspot.backend.retrieval.retriever import kind_of
 from blindspot.backend.text.answers import answer_spans, mentions_subject, rule_for
 from blindspot.db.errors import BlindspotError, Missing
+from blindspot.db.people import Person
 from blindspot.db.records import Question
 
 SHOWN, MORE = 10, 10
@@ -111,22 +112,29 @@ def _listed_question(open_study: Study) -> None:
     )
     source, with_answers = open_study.questions.frequency_source, study.with_answers(open_study, question)
     show(question_head(question, source, with_answers, *finding))
+    _details(open_study, question, person, chosen, lists, rule)
+    _show_lists(open_study, lists, question, rule, judge_marks(open_study, question, [column.name for column in lists]))
+    question_labels(open_study, question, person)
+    show(div(span(convention(compared.run_a.kind, rule), cls="soft"), cls="foot"))
+
+
+def _details(
+    open_study: Study, question: Question, person: Person | None, chosen: Selection, lists: list[HitList], rule: str
+) -> None:
+    """Show what a reader rarely needs: ids, gold passages, tags and labels, further lists, and the live question."""
     with st.expander("Details"):
         show(set_and_id(question))
         ranked = list(open_study.corpus.ordinals(question.gold).values())
         show(gold_table(question, list(zip(ranked, open_study.corpus.passages(ranked), strict=True)), lists, rule))
         show(judged(open_study, question, person))
         question_tags(open_study, question, person, chosen)
-        if rest := runs_like(runs, a, b):
+        if rest := runs_like(offered_runs(open_study), chosen.a, chosen.b):
             _more_lists(rest)
         _ask_box(open_study)
         address = url.href(
             url.QUESTION, {"question": question.id, **chosen.parameters(page=1), **_ask_as_own(question)}
         )
         show(link("Reword this question", address, cls="quiet"))
-    _show_lists(open_study, lists, question, rule, judge_marks(open_study, question, [column.name for column in lists]))
-    question_labels(open_study, question, person)
-    show(div(span(convention(compared.run_a.kind, rule), cls="soft"), cls="foot"))
 
 
 def _finding(open_study: Study, comparison: Comparison, question: Question, rule: str) -> Html:
