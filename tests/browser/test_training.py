@@ -99,7 +99,7 @@ def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: i
                trained=TrainingSet.open(study, "raw").hard_negatives())  # fmt: skip
     with serving(study) as port:
         tab.goto(f"http://{server.ADDRESS}:{port}/")
-        tab.get_by_role("link", name="Look at questions that").click()
+        tab.get_by_role("link", name="Read the").click()
         tab.get_by_role("link", name="Next: judge passages").click()
         sit_down(tab)
         flagged = flag(tab, study, wrong)
