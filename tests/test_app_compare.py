@@ -109,10 +109,10 @@ def test_another_measure_fills_the_tables_and_the_conclusion(study):
 
 def test_a_sentence_above_the_relations_says_if_none_is_certain(study):
     page = compare(study, k=5)
-    assert "After correction for 3 relations none is established." in page.text
+    assert "After correction for 2 relations none is established." in page.text
     assert "frequency groups none is established" in compare(study, k=5, groups="bucket").text
     wide = page.part('<th [^>]*class="wide".*?</th>')
-    assert wide[-6:] == ["n", "p (Holm, 3 relations)", "both", "only A", "only B", "none"], (
+    assert wide[-6:] == ["n", "p (Holm, 2 relations)", "both", "only A", "only B", "none"], (
         "narrow windows leave out these columns"
     )
     assert page.part("<summary>All columns</summary>"), "and show them on demand"
@@ -144,7 +144,7 @@ def test_the_page_says_what_the_command_says(study):
     made = compare_with(study, "alpha", "beta", ComparisonOptions(k=5, by="relation"))
     page = compare(study, k=5)
     _, low, high = made.figures_at[5].difference.estimate.percent
-    assert f"{signed_ends(low, high)} points" in page.text and f"{signed_ends(low, high)} points" in made.conclusion
+    assert f"(95%: {signed_ends(low, high)})" in page.text and f"{signed_ends(low, high)} points" in made.conclusion
     tests = int(re.search(r"for (\d+) tests", made.conclusion)[1])
     assert significance_sentence(made.figures_at[5], tests) in page.text and made.reservation in page.text
     for name, both in made.groups.items():

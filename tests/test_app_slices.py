@@ -98,7 +98,7 @@ def test_relations_over_three_runs(study):
     (heads,) = page.part("<thead>.*?</thead>")
     assert heads.startswith("relation n A alpha @5 B beta @5 short @5 A − B p (Holm) A − B, points"), heads
     assert '<details class="all-columns deep">' in page.html, "the other k are shown on demand"
-    assert "Pale: p above 0.05 or n < 30." in page.text
+    assert "Pale: p above 0.05 or fewer than 30 facts." in page.text
     assert "Not directly comparable" not in page.text, "the runs are not 20 deep"
     assert page.app.get("plotly_chart")
 

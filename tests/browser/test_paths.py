@@ -138,7 +138,7 @@ def test_a_researchers_journey(study, tab, tmp_path, record_property):
         expect(tab.locator("#found ol > li a").first).to_have_text(f"lexical is 90.9 points ahead {said}")
         go(
             "Relations",
-            "lexical is better than vectors in 1 of 1 relation in the top 5; most on place of birth (P19), by 50.0 points (",
+            "lexical is better than vectors in 1 of 1 relation in the top 5; most on place of birth (P19), by 50.0 points (95%: ",
         )
         assert save("plot-relations", "SVG") == "relations.svg"
         go("Map", "misses")
