@@ -61,7 +61,7 @@ def test_from_home_to_a_question_and_through_its_list(tab, address):
     expect(field).to_be_focused()
     field.fill("weaver")
     field.press("Enter")
-    expect(tab.locator(".found li").first).to_contain_text("weaver")
+    expect(tab.locator(".found :is(li, tbody tr)").first).to_contain_text("weaver")
     visit(tab, listed)
     tab.wait_for_selector(".questions a.question")
 
