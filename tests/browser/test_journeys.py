@@ -147,7 +147,7 @@ def test_shared_passages_are_joined_and_a_badge_goes_to_the_twin(tab, address):
 
 def test_own_question_is_answered_live_and_stays_in_the_address(tab, address):
     visit(tab, f"{address}question")
-    tab.locator("summary", has_text="More:").click()
+    tab.locator("summary", has_text="Details").click()
     ask = tab.get_by_label("Ask your own question")
     ask.fill("Where was Arve Aurset0 born?")
     ask.press("Enter")
@@ -186,7 +186,7 @@ def test_hostile_text_stays_text(tab, address, page):
 def test_keys_typed_into_a_field_are_text(tab, address):
     visit(tab, f"{address}question?a=bm25-dev&b=tiny-dev")
     expect(tab.locator(".position")).to_have_text(re.compile("^1 of"))
-    tab.locator("summary", has_text="More:").click()
+    tab.locator("summary", has_text="Details").click()
     tab.get_by_label("Ask your own question").press_sequentially("napping")
     tab.wait_for_timeout(300)
     expect(tab.locator(".position")).to_have_text(re.compile("^1 of"))
