@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -56,7 +56,7 @@ from blindspot.app.runs import (
     runs_like,
 )
 from blindspot.app.selection import Selection, offered_measures
-from blindspot.app.study import Comparison
+from blindspot.app.study import Comparison, MeasuredRun
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import n_cell
 from blindspot.backend.evaluation.comparison_report import ComparisonOptions, ComparisonReport, compare_with
@@ -132,13 +132,26 @@ def page() -> None:
         if name in others and (each := study.measured(opened, name, relevance, rule)).kind == compared.run_a.kind
     ]
     by = _grouping(compared)
+    _overview(opened, compared, chosen, kept, beside, by)
+    _panels(opened, compared, chosen, kept, by)
+
+
+def _overview(
+    open_study: Study,
+    comparison: Comparison,
+    chosen: Selection,
+    subset: np.ndarray,
+    beside: Sequence[MeasuredRun],
+    by: Grouping | None,
+) -> None:
+    """Show the two cards: accuracy, with the buttons that save the tables, and who finds what, with the ways on."""
     with st.container(key="overview"):
         show(
             div(
-                div(scrolling(accuracy_table(compared, chosen, kept, beside), NOT_SURE), cls="panel"),
+                div(scrolling(accuracy_table(comparison, chosen, subset, beside), NOT_SURE), cls="panel"),
                 div(
-                    flip_table(compared, chosen, kept),
-                    _scope(compared, chosen, kept),
+                    flip_table(comparison, chosen, subset),
+                    _scope(comparison, chosen, subset),
                     div(causes_link(chosen), _slices_link(chosen), cls="action"),
                     cls="panel",
                 ),
@@ -146,8 +159,7 @@ def page() -> None:
             )
         )
         if not chosen.text:  # a slice cannot express the search
-            _downloads(opened, chosen, compared, by)
-    _panels(opened, compared, chosen, kept, by)
+            _downloads(open_study, chosen, comparison, by)
 
 
 def _answer(runs: Mapping[str, dict], comparison: Comparison, selection: Selection, subset: np.ndarray) -> None:
