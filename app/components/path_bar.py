@@ -223,10 +223,7 @@ def _stops(open_study: Study, page: str, person: Person | None) -> list[Stop]:
 
 def _tick(open_study: Study, step: PathStep, state: PathState) -> str:
     """Say by whom a step is done; "" if it is not, or if questions of open batches wait to be judged."""
-    waits = step is STEPS[JUDGE] and any(
-        batch.done < batch.questions for batch in judging_stores(open_study).queue.batches() if batch.state == "open"
-    )
-    if waits:
+    if step is STEPS[JUDGE] and open_study.labels.has_waiting_questions():
         return ""
     if step.is_done(state):
         return "Done by you" if step in STEPS[LOOK : JUDGE + 1] else "Done"

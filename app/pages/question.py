@@ -39,7 +39,7 @@ from blindspot.backend.retrieval.retriever import kind_of
 from blindspot.backend.text.answers import answer_spans, mentions_subject, rule_for
 from blindspot.db.errors import BlindspotError, Missing
 from blindspot.db.people import Person
-from blindspot.db.records import Question
+from blindspot.db.records import Passage, Question
 
 SHOWN, MORE = 10, 10
 SIDES = ("a", "b", "c", "d")
@@ -147,23 +147,29 @@ def _finding(open_study: Study, comparison: Comparison, question: Question, rule
     by_gold = comparison.run_a.kind == "gold"
     answer = "the answer" if len(question.answers) == 1 else "an answer"
     noun = "gold passage" if by_gold else f"passage containing {answer}"
+    ranked = {name: int(ranks[row]) for name, ranks in sides.items()}
+    first_passages = {} if by_gold else _passages_at(open_study, question, ranked)
     said: list[str] = []
-    for name, ranks in sides.items():
-        rank = int(ranks[row])
+    for name, rank in ranked.items():
         if rank:
-            about = "" if by_gold else _about_another(open_study, name, rank, question, rule)
+            about = _about_another(first_passages[name], question, rule) if name in first_passages else ""
             said.append(f"{name} has {'one' if said else f'a {noun}'} at rank {rank:,}{about}")
         else:
             said.append(f"{name} has {'none' if said else f'no {noun}'} in its first {depths[name]:,}")
     return tag("p", "; ".join(said), ".", cls="answer-line")
 
 
-def _about_another(open_study: Study, run: str, rank: int, question: Question, rule: str) -> str:
-    """Say what the passage of a rank is about, if its title does not name the question's subject; else ""."""
-    hits = study.run_row(open_study, run, question.id)
-    if hits is None or not question.subject:
+def _passages_at(open_study: Study, question: Question, ranks: Mapping[str, int]) -> dict[str, Passage]:
+    """Return the passage that each run has at its rank; runs without a rank or without the question are left out."""
+    hits = {name: study.run_row(open_study, name, question.id) for name, rank in ranks.items() if rank}
+    rows = {name: int(each.ordinals[0][ranks[name] - 1]) for name, each in hits.items() if each is not None}
+    return dict(zip(rows, open_study.corpus.passages(rows.values()), strict=True))
+
+
+def _about_another(passage: Passage, question: Question, rule: str) -> str:
+    """Say what a passage is about, if its title does not name the question's subject; else ""."""
+    if not question.subject:
         return ""
-    (passage,) = open_study.corpus.passages([int(hits.ordinals[0][rank - 1])])
     spans = answer_spans(passage.text, question.answers, rule_for(question, rule))
     if not passage.title or not spans or name_share(question.subject, passage.title) >= NAMESAKE_SHARE:
         return ""
