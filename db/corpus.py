@@ -84,6 +84,8 @@ class Corpus(PerThread):
             Missing: A row outside the collection.
         """
         rows = [int(ordinal) for ordinal in ordinals]
+        if not rows:
+            return []
         sql = f"SELECT ordinal, id, title, text FROM passage WHERE ordinal {AMONG}"
         by_ordinal = {row[0]: Passage(*row[1:]) for row in self.connection.execute(sql, (json.dumps(rows),))}
         try:
@@ -134,8 +136,11 @@ class Corpus(PerThread):
 
     def ordinals(self, ids: Iterable[str]) -> dict[str, int]:
         """Return the row of each id. Ids that the collection does not hold are left out."""
+        wanted = list(ids)
+        if not wanted:
+            return {}
         sql = f"SELECT id, ordinal FROM passage WHERE id {AMONG}"
-        return dict(self.connection.execute(sql, (json.dumps(list(ids)),)).fetchall())
+        return dict(self.connection.execute(sql, (json.dumps(wanted),)).fetchall())
 
 
 class CorpusWriter:

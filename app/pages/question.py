@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -112,20 +112,27 @@ def _listed_question(open_study: Study) -> None:
     )
     source, with_answers = open_study.questions.frequency_source, study.with_answers(open_study, question)
     show(question_head(question, source, with_answers, *finding))
-    _details(open_study, question, person, chosen, lists, rule)
-    _show_lists(open_study, lists, question, rule, judge_marks(open_study, question, [column.name for column in lists]))
+    gold = list(open_study.corpus.ordinals(question.gold).values())
+    _details(open_study, question, person, chosen, lists, rule, gold)
+    marks = judge_marks(open_study, question, [column.name for column in lists])
+    _show_lists(open_study, lists, question, rule, gold, marks)
     question_labels(open_study, question, person)
     show(div(span(convention(compared.run_a.kind, rule), cls="soft"), cls="foot"))
 
 
 def _details(
-    open_study: Study, question: Question, person: Person | None, chosen: Selection, lists: list[HitList], rule: str
+    open_study: Study,
+    question: Question,
+    person: Person | None,
+    chosen: Selection,
+    lists: list[HitList],
+    rule: str,
+    gold: Sequence[int],
 ) -> None:
     """Show what a reader rarely needs: ids, gold passages, tags and labels, further lists, and the live question."""
     with st.expander("Details"):
         show(set_and_id(question))
-        ranked = list(open_study.corpus.ordinals(question.gold).values())
-        show(gold_table(question, list(zip(ranked, open_study.corpus.passages(ranked), strict=True)), lists, rule))
+        show(gold_table(question, list(zip(gold, open_study.corpus.passages(gold), strict=True)), lists, rule))
         show(judged(open_study, question, person))
         question_tags(open_study, question, person, chosen)
         if rest := runs_like(offered_runs(open_study), chosen.a, chosen.b):
@@ -228,12 +235,12 @@ def _show_lists(
     lists: list[HitList],
     question: Question,
     rule: str,
+    gold: Sequence[int],
     judged_by_machine: Mapping[int, JudgeMark] | None = None,
 ) -> None:
     """Show the legend, both lists, and a link to more hits."""
     deepest = max(column.depth for column in lists)
     shown = url.number("show", SHOWN, 1, max(deepest, 1))
-    gold = list(open_study.corpus.ordinals(question.gold).values())
     ordinals = rows_to_show(lists, gold, shown)
     passages = dict(zip(ordinals, open_study.corpus.passages(ordinals), strict=True))
     more = []
@@ -405,7 +412,7 @@ def _own_question(open_study: Study) -> None:
     if lists:
         with head:
             show(_shared(lists))
-        _show_lists(open_study, lists, question, "dpr")
+        _show_lists(open_study, lists, question, "dpr", list(open_study.corpus.ordinals(question.gold).values()))
 
 
 def _shared(lists: list[HitList]) -> Html:
