@@ -414,8 +414,8 @@ def test_a_question_page_asks_the_files_little(study, monkeypatch, stopped_clock
     page.app.run()
     assert "Where is thing 0?" in page.text
     assert len(hidden) <= 1
-    # Two more than before read the first passages' titles, two whether questions wait for the path's tick.
-    assert len(statements) <= 74, Counter(statements).most_common(5)
+    # Five of them read the first passages and whether questions wait, for the finding and the tick.
+    assert len(statements) <= 75, Counter(statements).most_common(5)
     assert max(Counter(manifests).values(), default=0) <= 2, Counter(manifests)
 
 
