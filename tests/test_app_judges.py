@@ -96,9 +96,11 @@ def test_without_points_the_tab_says_so_and_without_labels_that_there_is_nothing
         shutil.rmtree(folder)
     page = Page(bare.folder, "training", "lea", tab="curve")
     assert page.part("<h1>.*?</h1>") == ["The labels are not measured on dev yet."] and "Not measured yet" in page.text
-    copy_study(whole, tmp_path / "unlabelled")
-    unlabelled = Study.open(tmp_path / "unlabelled")
-    unlabelled.labels_path.unlink()
+    passages = people(6)
+    unlabelled = make_study(tmp_path / "unlabelled", passages, [*births(passages, "train"), *births(passages, "dev")])
+    bm25.build_index(unlabelled, threads=1)
+    for split in ("train", "dev"):
+        retrieve(unlabelled, "bm25", split=split, k=5)
     page = Page(unlabelled.folder, "training", tab="curve")
     assert page.part("<h1>.*?</h1>") == ["No labels yet, so nothing to forecast."] and "judge" in page.links()
 

@@ -83,7 +83,12 @@ def models_tab(open_study: Study, training_set: str) -> None:
     changed = {name: _change(open_study, name, about) for name, about in models.items()}
     cleaned = _cleaning_effects(open_study, models, changed)
     shown = next((each for each in cleaned if model in (each.name, each.other)), None)
-    tabs.title(*(_cleaning_sentences(shown) if shown else _sentences(model, changed.get(model), training_set)))
+    if shown:
+        of_model = shown.of if model == shown.name else shown.than
+        finding, gains = _cleaning_sentences(shown)
+        tabs.title(finding, join(gains, " ", part_name(model), ": ", _turned_questions(of_model), "."))
+    else:
+        tabs.title(*_sentences(model, changed.get(model), training_set))
     if model in models:
         has_searched = _before_and_after(open_study, model, models[model])[1] is not None
         after_training(open_study, model, has_searched)
@@ -227,13 +232,19 @@ def _sentences(model: str, change: ModelChange | None, training_set: str) -> tup
         part_name(change.start),
         f" in the top {figures.k} (95%: {_gain(figures)[1]}){verdict}.",
     )
-    cells = {"a": change.before, "b": change.after, "k": figures.k}
-    better = link(f"{figures.flips.only_b:,} got better", url.href(url.COMPARE, {**cells, "cell": "only_b"}))
-    worse = link(f"{figures.flips.only_a:,} worse", url.href(url.COMPARE, {**cells, "cell": "only_a"}))
     shares = (
         f"{percent(figures.b.value)}% of {quantity(figures.n, 'question')} instead of {percent(figures.a.value)}%: "
     )
-    return finding, join(shares, better, ", ", worse, ".")
+    return finding, join(shares, _turned_questions(change), ".")
+
+
+def _turned_questions(change: ModelChange) -> Html:
+    """How many questions training turned each way, with links to them."""
+    cells = {"a": change.before, "b": change.after, "k": change.figures.k}
+    flips = change.figures.flips
+    better = link(f"{flips.only_b:,} got better", url.href(url.COMPARE, {**cells, "cell": "only_b"}))
+    worse = link(f"{flips.only_a:,} worse", url.href(url.COMPARE, {**cells, "cell": "only_a"}))
+    return join(better, ", ", worse)
 
 
 def _cleaning_effects(
