@@ -309,9 +309,9 @@ def test_a_rebuilt_set_has_no_certificate(study):
 
 def test_the_pages_show_it(study):
     People(study.labels_path).add("lea", "lead")
-    assert "Not certified. No pairs were drawn yet." in Page(study.folder, "training", "lea", set="raw").text
+    assert "Not certified. No pairs were sampled yet." in Page(study.folder, "training", "lea", set="raw").text
     queue_plan(study, "raw", make_plan(study, "raw", 0.05, judge="good", positives=5))
-    assert "drawn to judge" in Page(study.folder, "training", "lea", set="raw").text
+    assert "sampled to judge" in Page(study.folder, "training", "lea", set="raw").text
     judge(study)
     found = certify(study, "raw")
     page = Page(study.folder, "training", "lea", set="raw").text

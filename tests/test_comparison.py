@@ -277,7 +277,7 @@ def test_groups_by_mentions_are_the_default_and_those_of_the_comparison(tmp_path
     }
     assert {made.label(p.bucket): (p.n, p.success.value) for p in made.series[ALL]["alpha"]} == expected and expected
     figure = curve_plot(made, ["alpha", "beta"])
-    assert list(figure.layout.xaxis.categoryarray) == [
+    assert list(figure.layout.xaxis.ticktext) == [
         f"{made.label(p.bucket)}<br>n {p.n}" for p in made.series[ALL]["alpha"]
     ]
     for points, few in zip(figure.data[::2], figure.data[1::2], strict=True):
