@@ -67,7 +67,7 @@ def test_home_shows_the_chosen_measure_of_every_run(study):
 def test_relations_shows_the_chosen_measure(study):
     page = Page(study.folder, "relations", runs="alpha,beta", k=5, measure="mrr")
     assert "MRR@k by relation, %" in page.text and "MRR@5 by relation, plot" in page.text
-    assert "The tooltip of a figure and the saved CSV say its 95% interval" in page.text
+    assert "MRR@5, 95% intervals." in page.text
     assert not any("measure=ndcg" in link for link in page.links()), "nDCG needs relevance by gold"
     page = Page(study.folder, "relations", runs="alpha,beta", k=5, measure="ndcg", relevance="gold", view="frequency")
     assert "nDCG@5 by frequency, %" in page.text

@@ -105,7 +105,7 @@ def test_an_encoder_called_like_a_kind_of_retriever_is_found(study, name):
     expected = Dense(study, "tiny", "cpu").search(question, 5).ordinals
     study = _renamed(study, name)
     (retriever,) = [each for each in available_retrievers(study) if each in (name, f"dense:{name}")]
-    assert kind_of(retriever) is RETRIEVERS.get("dense") and kind_of(retriever).encoder(retriever) == name
+    assert kind_of(retriever) is RETRIEVERS.get("dense") and kind_of(retriever).named(retriever) == name
     assert np.array_equal(search(study, retriever, question, 5).ordinals, expected)
     assert search(study, f"hybrid:{name}", question, 5).ordinals.shape == (1, 5)
     manifest = study.run("tiny-dev").manifest
