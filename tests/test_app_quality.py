@@ -112,7 +112,7 @@ def test_figures_of_agreement_and_of_people_are_those_of_the_store(study):
     rate = audit(study).overall.positive
     assert re.search("<h1>(.*?)</h1>", page.html)[1] == (
         f"{100 * rate.value:.1f}% of the unlabelled passages answer their question "
-        f"(95%: {100 * rate.low:.1f} to {100 * rate.high:.1f}), n = {rate.passages:,}"
+        f"(95%: {100 * rate.low:.1f} to {100 * rate.high:.1f}), n = {rate.passages:,} passages"
     )
     agree = f"Annotators agree with alpha {four.value:.2f} (95%: {four.low:.2f} to {four.high:.2f}) over {four.passages:,} passages; "
     assert agree in page.text

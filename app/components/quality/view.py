@@ -149,7 +149,7 @@ def _page_head(open_study: Study, found: Quality, audited: Audit) -> list[Html]:
     rate = audited.overall.positive if audited.overall else None
     if rate is not None and rate.value is not None and rate.low is not None and rate.high is not None:
         sentences.append(
-            f"{percent(rate.value)}% of the unlabelled passages answer their question {stated_interval(100 * rate.low, 100 * rate.high)}, n = {rate.passages:,}"
+            f"{percent(rate.value)}% of the unlabelled passages answer their question {stated_interval(100 * rate.low, 100 * rate.high)}, n = {rate.passages:,} passages"
         )
     agreement = found.together.four if found.together else None
     if (
