@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from blindspot.backend.core.manifest import read_json, write_json
+from blindspot.backend.core.manifest import read_json
 from blindspot.backend.core.settings import EncoderSettings, add_encoder
 from blindspot.backend.retrieval import network_cache, openvino_model, question_encoder
 from blindspot.backend.retrieval.dense import Dense, build_index
@@ -89,16 +89,17 @@ def test_passages_take_the_network_of_questions_without_loading_the_model(model,
 
 
 @needs_openvino
-def test_a_network_that_an_older_version_stored_is_converted_again_for_passages(model, cache):
-    given, texts = settings(model), [each.text for each in PASSAGES[:6]]
+def test_a_network_that_an_older_version_stored_is_converted_again(model, cache, monkeypatch):
+    """Entries of the format before said nothing of passages; they are not found."""
+    given, texts, today = settings(model), [each.text for each in PASSAGES[:6]], network_cache.FORMAT
+    monkeypatch.setattr(network_cache, "FORMAT", "1")
     Loading(given).encode(QUESTIONS)
-    (entry,) = cache.iterdir()
-    card = read_json(entry / network_cache.CARD)
-    write_json(entry / network_cache.CARD, {key: value for key, value in card.items() if "passage" not in key})
+    monkeypatch.setattr(network_cache, "FORMAT", today)
     again = Loading(given)
     assert again.passage_network(texts, False) is None and again.loaded == 0
     assert again.passage_network(texts, True) is not None and again.loaded == 1
-    assert read_json(entry / network_cache.CARD)["passage_prompt"] == ""
+    cards = [read_json(entry / network_cache.CARD) for entry in cache.iterdir()]
+    assert today != "1" and len(cards) == 2 and all(card["passage_prompt"] == "" for card in cards)
 
 
 @needs_openvino
