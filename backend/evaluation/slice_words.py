@@ -109,8 +109,8 @@ def merge_nested(slices: FoundSlices, facts: Facts) -> list[tuple[FoundSlice, li
     """Merge nested slices that differ in the same direction. Return each remaining slice with the slices merged into
     it.
 
-    Of nested slices, the one with the largest effect remains. Slices with more than half of the questions come last:
-    they say little about where the runs differ.
+    Of nested slices, the one with the largest effect remains. Slices with more than half of the questions, and those
+    where the runs may be level, come last: they say little about where the runs differ.
     """
     groups: list[tuple[FoundSlice, np.ndarray, list[FoundSlice]]] = []
     for each in slices.slices:
@@ -123,5 +123,11 @@ def merge_nested(slices: FoundSlices, facts: Facts) -> list[tuple[FoundSlice, li
                 break
         else:
             groups.append((each, mask, []))
-    groups.sort(key=lambda group: 2 * group[1].sum() > slices.n)
+    groups.sort(key=lambda group: 2 * group[1].sum() > slices.n or _may_be_level(group[0]))
     return [(head, nested) for head, _, nested in groups]
+
+
+def _may_be_level(found: FoundSlice) -> bool:
+    """Return whether the interval of the difference in a slice contains 0."""
+    estimate = found.figures.difference.estimate
+    return not estimate.value or (estimate.low or 0.0) <= 0 <= (estimate.high or 0.0)
