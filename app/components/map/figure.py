@@ -266,8 +266,9 @@ def _hover(title: str, text_start: str, category: str) -> str:
 
 def _lay_out(plot: Any, map: Map) -> None:
     """Hide the axes, whose numbers have no meaning, and put the legend on top."""
-    plot.update_xaxes(visible=False)
-    plot.update_yaxes(visible=False, scaleanchor="x")
+    # The domain gives way, not the range: a range that a first, small size has widened would stay so.
+    plot.update_xaxes(visible=False, constrain="domain")
+    plot.update_yaxes(visible=False, constrain="domain", scaleanchor="x")
     plot.update_layout(
         margin={"l": 0, "r": 0, "t": 4, "b": 4},
         dragmode="lasso",
