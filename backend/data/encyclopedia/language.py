@@ -37,7 +37,7 @@ SEASONS: list[str] = _SENTENCES["seasons"]
 
 
 def _with_countries(forms: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Return the forms by group of entity. A country is told of as a place is."""
+    """Return the forms by group of entity. A country has the forms of a place."""
     return {**forms, "country": forms["place"]}
 
 
