@@ -58,7 +58,7 @@ class KnownPositives:
     def for_questions(
         cls, question_indexes: Sequence[int], golds: Sequence[Sequence[int]], distant: Sequence[int | None]
     ) -> KnownPositives:
-        """The columns of the questions at these places. `golds` and `distant` are those of all questions."""
+        """Return the known positives of these questions. `golds` and `distant` are those of all questions."""
         found = [(place, ordinal, _GOLD) for place in question_indexes for ordinal in dict.fromkeys(golds[place])]
         for place in question_indexes:
             best = distant[place]
