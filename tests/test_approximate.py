@@ -140,8 +140,8 @@ def test_ivfpq_on_real_vectors_in_blocks(tmp_path, real_data, monkeypatch):
     Known.vectors = vectors
     options = approximate.FaissOptions(lists=256, code_bytes=48, probes=64)
     index = approximate.train_ivfpq(Known, options, seed=3, rounds=4)  # 4 rounds are enough for a test
-    for _, block in approximate._vector_blocks(vectors):
-        index.add(block)
+    approximate._add_in_blocks(index, vectors, "adding")
+    assert index.ntotal == 12_000
     import faiss
 
     faiss.write_index(index, str(tmp_path / "i.index"))

@@ -71,11 +71,7 @@ def build(
             index = _to_gpu(train_ivfpq(dense, chosen, study.settings.seed, progress), device)
         else:
             index = _empty_hnsw_index(dense, chosen)
-        for start in range(0, len(dense.vectors), ROWS_PER_BLOCK):
-            block = np.asarray(dense.vectors[start : start + ROWS_PER_BLOCK], np.float32)
-            index.add(block)
-            if progress is not None:
-                progress(start + len(block), len(dense.vectors), f"building the {kind} index")
+        _add_in_blocks(index, dense.vectors, f"building the {kind} index", progress)
         path, unfinished = folder / f"faiss-{kind}.index", folder / f".faiss-{kind}.index.partial"
         faiss.write_index(_to_cpu(index), str(unfinished))
         (folder / f"faiss-{kind}.json").unlink(missing_ok=True)  # the manifest of an earlier index
@@ -145,7 +141,7 @@ def train_ivfpq(
     lists = options.lists or max(1, round(4 * len(dense.vectors) ** 0.5))
     if len(dense.vectors) < 39 * max(lists, 256):
         raise Refused(
-            f"{len(dense.vectors):,} vectors are too few to train an ivfpq index of {lists:,} lists; use flat or hnsw"
+            f"{len(dense.vectors):,} vectors are too few to train an ivfpq index of {lists:,} lists; use hnsw"
         )
     quantizer = faiss.IndexFlat(width, metric)
     index: Any = faiss.IndexIVFPQ(quantizer, width, lists, options.code_bytes, 8, metric)
@@ -176,6 +172,15 @@ def _train_index(index: Any, dense: Dense, seed: int, progress: Progress | None)
                         None,
                         f"training the ivfpq index on {count:,} vectors, {time.monotonic() - started:.0f} s so far",
                     )
+
+
+def _add_in_blocks(index: Any, vectors: np.ndarray, text: str, progress: Progress | None = None) -> None:
+    """Add all vectors to a trained index, `ROWS_PER_BLOCK` of them converted to float32 at a time."""
+    for start in range(0, len(vectors), ROWS_PER_BLOCK):
+        block = np.asarray(vectors[start : start + ROWS_PER_BLOCK], np.float32)
+        index.add(block)
+        if progress is not None:
+            progress(start + len(block), len(vectors), text)
 
 
 def _to_gpu(index: Any, device: str | None) -> Any:
