@@ -31,7 +31,7 @@ from blindspot.backend.maps.colours import (
 )
 from blindspot.backend.maps.edits import clusters_of, rename
 from blindspot.backend.maps.making import make_map
-from blindspot.backend.maps.point_values import cluster_names, facts_of_points
+from blindspot.backend.maps.point_values import cluster_names, facts_of_points, questions_of_cluster
 from blindspot.backend.maps.settings import MapRequest
 from blindspot.backend.retrieval.dense import build_index
 from blindspot.backend.retrieval.retrieve import retrieve
@@ -132,10 +132,14 @@ def test_the_map_names_its_clusters_where_they_do_not_collide(study):
     assert names and {each.words for each in names} <= {
         shorten(name, LONGEST_NAME, placeholder=" …") for name in named.values()
     }
-    points = np.asarray(opened.coordinates(0)).tolist()
-    assert all([each.x, each.y] in points for each in names), "each name is at a point of the map"
-    asked = points[: opened.shown_questions]
-    assert any([each.x, each.y] in asked for each in names), "a cluster with questions is named at one of them"
+    points = np.asarray(opened.coordinates(0))
+    for each in names:
+        (id,) = [id for id in state.ids if each.words == shorten(named[id], LONGEST_NAME, placeholder=" …")]
+        asked = [
+            row for row in questions_of_cluster(facts_of_points(opened), state, id) if row < opened.shown_questions
+        ]
+        own = points[asked] if asked else points[opened.shown_questions + state.members(id)]
+        assert [each.x, each.y] in own.tolist(), "at a question of the cluster, or at a passage if it has none"
     extent = np.ptp(np.asarray(opened.coordinates(0)), axis=0).max()
     for one, other in combinations(names, 2):
         assert abs(one.x - other.x) > APART[0] * extent or abs(one.y - other.y) > APART[1] * extent
