@@ -75,7 +75,7 @@ def test_only_who_may_see_others_sees_it(study):
 
 def disagreements(page: Page) -> str:
     """The text of the panel of disagreements."""
-    return words(page.html[page.html.index("<h2>Disagreements") : page.html.index("<h2>Annotators")])
+    return words(page.html[page.html.index("<h2>Disagreements") : page.html.index("<h2>How good are")])
 
 
 def test_disagreements_follow_the_agreement_and_hide_names(study):
@@ -87,7 +87,7 @@ def test_disagreements_follow_the_agreement_and_hide_names(study):
     assert ids == [each.question for each in found.disputes[:8]], "each row leads to its question"
     heads = re.findall("<h2>(.*?)(?:</h2>|<span)", page.html)
     assert heads.index("False negatives among unlabelled passages") < heads.index("Agreement")
-    assert heads.index("Agreement") < heads.index("Disagreements ")
+    assert heads.index("Agreement") < heads.index("Annotators") < heads.index("Disagreements ")
     assert "positive" in disagreements(page) and "×1" not in page.text
     assert not any(name in disagreements(page).split() for name in ("ann", "ben", "cid"))
     shown = disagreements(Page(study, names=1))

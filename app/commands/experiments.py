@@ -5,7 +5,7 @@ the measured ones.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -13,11 +13,7 @@ from blindspot.app.commands.common import Device, OutputForm, StudyOption, check
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.core.declared import declared_settings
 from blindspot.backend.experiments.settings import ExperimentSettings
-from blindspot.backend.text.number_words import duration
 from blindspot.backend.training.training_settings import DualEncoderSettings
-
-if TYPE_CHECKING:
-    from blindspot.backend.experiments.cost import ExperimentCost
 
 experiment_app = group(
     "Repeat the papers' experiments on your own data. --plan estimates the cost, --small is a trial run. A killed "
@@ -76,7 +72,7 @@ def _run(
 
         waiting, parts = planned_parts(opened, name, given, device).as_words()
         print(f"To do: {waiting}.\nAlready done: {parts}.", flush=True)
-        print("\n".join(_as_lines(cost(opened, name, given, device))))
+        print("\n".join(cost(opened, name, given, device).as_words()))
         return
     from blindspot.backend.experiments.running import run_experiment
 
@@ -101,15 +97,6 @@ def _print(result: dict[str, Any], form: dict[str, bool]) -> None:
         print(tables.as_csv(result) if "csv" in form else tables.as_latex(result), end="")
     else:
         console.print(tables.result_table(result).as_rich())
-
-
-def _as_lines(cost_estimate: ExperimentCost) -> list[str]:
-    lines = [
-        f"About {duration(cost_estimate.seconds)} of training, encoding and searching on this machine, from a trial of each model and the study's own runs."
-    ]
-    if cost_estimate.kinds_without_estimate:
-        lines.append(f"Not included in that time: {', '.join(cost_estimate.kinds_without_estimate)}.")
-    return lines
 
 
 def _values(texts: list[str] | None, option: str) -> dict[str, Any]:

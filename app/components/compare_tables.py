@@ -21,6 +21,7 @@ from blindspot.app.components.marks import (
     bucket_name,
     grouping,
     letter,
+    n_figure,
     pale_note,
     percent,
     percentage,
@@ -32,7 +33,7 @@ from blindspot.app.runs import retriever_label
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
 from blindspot.backend.core.result_table import signed_ends, signed_number, stated_interval
-from blindspot.backend.core.units import count_with_units, n_cell
+from blindspot.backend.core.units import count_with_units
 from blindspot.backend.evaluation.comparison import KS, SURE, MeasuredRun, Overall, PairedFigures, by_group, overall
 from blindspot.backend.evaluation.comparison_words import p_words, significance_sentence, where_words
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
@@ -376,7 +377,7 @@ def _group_line(name: str, paired_figures: PairedFigures, selection: Selection, 
     return tag(
         "tr",
         tag("th", head, scope="row"),
-        tag("td", n_cell(paired_figures.n, paired_figures.units, paired_figures.unit), cls="wide"),
+        tag("td", n_figure(paired_figures.n, paired_figures.units, paired_figures.unit), cls="wide"),
         tag("td", percentage(paired_figures.a, is_share=paired_figures.measure is SUCCESS)),
         tag("td", percentage(paired_figures.b, is_share=paired_figures.measure is SUCCESS)),
         tag("td", gain(paired_figures.difference), data_value=paired_figures.difference.estimate.value),

@@ -145,9 +145,9 @@ def planned_table(cells: Sequence[Cell], claims: Sequence[PaperClaim], paper: st
     measure = tag("th", "measure", scope="col", cls="left")
     figures = scrolling(table(table_head("variant", measure, paper, "here"), lines, "figures small")) if lines else ""
     said = tag("ul", *dict.fromkeys(tag("li", claim.statement) for claim in claims))
-    return div(
-        tag("h2", f"What {paper} reports"), figures, tag("h3", "Its claims") if claims else "", said, cls="panel"
-    )
+    claimed = div(tag("h2", "What it claims"), said) if claims else ""
+    reported = div(tag("h2", f"What {paper} reports"), figures) if lines else ""
+    return div(reported, claimed, cls="panel side-by-side planned")
 
 
 def parts_list(waiting: str, existing: str) -> Html:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from blindspot.app import url
 from blindspot.app.components.compare_tables import scrolling
-from blindspot.app.markup import Html, div, join, link, span, tag, term
+from blindspot.app.markup import Html, div, join, link, span, tag, term, wide_cell, wide_head
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval.full_text import TextResult, TextSearch
 from blindspot.backend.text.number_words import noun_form, quantity
@@ -91,7 +91,7 @@ def _passage_table(study: Study, result: TextSearch, retrieving_questions: Retri
         title = f"Questions for which {retrieving_questions.run} ranks the passage in its top {retrieving_questions.k}"
         heads += [
             tag("th", term("questions", title), scope="col", cls="left"),
-            tag("th", term("best rank", title), scope="col"),
+            wide_head(term("best rank", title)),
         ]
     heads.append(tag("th", "gold of", scope="col", cls="left wide"))
     return scrolling(tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), cls="found"))
@@ -102,9 +102,9 @@ def _retrieved_cells(retrieving_questions: Retrieved, passage: str) -> list[Html
     found = retrieving_questions.by.get(passage, [])
     if not found:
         less = " outside your open batches" if retrieving_questions.leaves_out else ""
-        return [tag("td", f"none{less}", cls="left soft"), tag("td", "–")]
+        return [tag("td", f"none{less}", cls="left soft"), wide_cell("–")]
     links = [join(_question_link(id, text, a=retrieving_questions.run), f" at rank {rank}") for rank, id, text in found]
-    return [tag("td", _folded(links), cls="left"), tag("td", f"{found[0][0]}")]
+    return [tag("td", _folded(links), cls="left"), wide_cell(f"{found[0][0]}")]
 
 
 def _folded(links: Sequence[Html]) -> Html:

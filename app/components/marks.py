@@ -8,7 +8,7 @@ from blindspot.analysis.relations import RELATIONS
 from blindspot.app.markup import Html, div, span, tag, term
 from blindspot.backend.core.result_table import TOO_FEW, interval_ends
 from blindspot.backend.core.settings import Unit
-from blindspot.backend.core.units import count_with_units
+from blindspot.backend.core.units import count_with_units, n_cell
 from blindspot.backend.text.number_words import noun_form
 
 INTERVAL = "95% interval over questions like these, counted by the study's unit of observation"
@@ -66,6 +66,13 @@ def percentage(estimate: Estimate, inline: bool = False, is_share: bool = True) 
     if not inline:
         return tag("span", percent(estimate.value), title=message, cls="figure")
     return tag("span", percent(estimate.value), span(interval(estimate), cls="interval"), title=message, cls="figure")
+
+
+def n_figure(n: int, unit_count: int | None, unit: Unit | None) -> Html:
+    """The n of a table row, and below it, in small print, the number of facts (or other units) if it is another."""
+    whole = n_cell(n, unit_count, unit)
+    number, _, units = whole.partition(" ")
+    return span(number, " ", span(units, cls="interval"), cls="figure") if units else Html(whole)
 
 
 def rank(value: int, depth: int, run_side: str = "") -> Html:

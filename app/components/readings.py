@@ -16,6 +16,7 @@ from blindspot.app.components.marks import (
     grouping,
     interval,
     letter,
+    n_figure,
     pale_note,
     percent,
     percentage,
@@ -26,7 +27,7 @@ from blindspot.app.markup import Html, div, join, link, row, span, table, table_
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
 from blindspot.backend.core.study import Study
-from blindspot.backend.core.units import count_with_units, n_cell
+from blindspot.backend.core.units import count_with_units
 from blindspot.backend.reader.reading import Reading, readings_of
 from blindspot.backend.reader.readings import CONVENTION, MeasuredReading, compare_readings, measure_reading
 from blindspot.backend.text.number_words import quantity
@@ -225,7 +226,7 @@ def _by_group(readings: dict[str, MeasuredReading], k: int, ids: set[str], group
         for name, both in compare_readings(readings["a"], readings["b"], k, group_kind, ids).items():
             p = both.difference.p_adjusted
             cells = [
-                n_cell(both.n, both.difference.units, readings["a"].unit),
+                n_figure(both.n, both.difference.units, readings["a"].unit),
                 percentage(both.estimate_a),
                 percentage(both.estimate_b),
                 gain(both.difference),
@@ -243,7 +244,7 @@ def _by_group(readings: dict[str, MeasuredReading], k: int, ids: set[str], group
                         group_kind,
                         len(rows),
                         [
-                            n_cell(len(rows), one.units.units_of_rows(rows).count, one.unit),
+                            n_figure(len(rows), one.units.units_of_rows(rows).count, one.unit),
                             percentage(proportion(one.exact[k][rows], one.units.codes[rows]), inline=True),
                         ],
                     )

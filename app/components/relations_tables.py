@@ -10,11 +10,10 @@ from blindspot.analysis.buckets import FEW, NEVER, Point
 from blindspot.analysis.relations import relation_order
 from blindspot.app import url
 from blindspot.app.components.compare_tables import gain
-from blindspot.app.components.marks import few, letter, percentage, relation_label
+from blindspot.app.components.marks import few, letter, n_figure, percentage, relation_label
 from blindspot.app.components.strips import strip_cell, strip_head, widest_difference
 from blindspot.app.markup import Html, join, link, row, span, table, table_head, tag, term, wide_cell, wide_head
 from blindspot.backend.core.result_table import p_value
-from blindspot.backend.core.units import n_cell
 from blindspot.backend.evaluation.comparison import PairedFigures
 from blindspot.backend.evaluation.measures import SUCCESS
 from blindspot.backend.evaluation.panel import Curves, RelationTable
@@ -49,7 +48,7 @@ def relations(table: RelationTable, runs: Sequence[str], questions_address: Call
     for name in order(table):
         is_few = rows[name].units < FEW
         label = link(relation_label(name), questions_address(name), title="Compare the first two runs on this relation")
-        n = n_cell(rows[name].n, rows[name].units, table.unit)
+        n = n_figure(rows[name].n, rows[name].units, table.unit)
         cells = _cells(table, runs, rows[name].success, table.differences.get(name), limit)
         (rest if is_few else enough).append(row(wide_cell(n), *cells, head=label, cls="few" if is_few else None))
     micro = next(iter(table.micro.values()))[table.k]
@@ -121,7 +120,7 @@ def _summary_row(
     limit: float,
 ) -> Html:
     cells = _cells(table, list(values), values, both, limit, inline=True)
-    return row(wide_cell(n_cell(some.n, some.units, table.unit)), *cells, head=name)
+    return row(wide_cell(n_figure(some.n, some.units, table.unit)), *cells, head=name)
 
 
 def along_frequency(curves: Curves, runs: Sequence[str], questions_address: Callable[[str], str]) -> Html:
@@ -138,7 +137,8 @@ def along_frequency(curves: Curves, runs: Sequence[str], questions_address: Call
                 known[named] = link(known[named], address, title="Compare the first two runs on these questions")
             head, *known = known
             shown = [percentage(by_run[run][number].success, True, is_share) for run in runs]
-            cells = [*known, wide_cell(n_cell(point.n, point.units, curves.unit)), *shown[:2]]
+            cells = [*known, wide_cell(n_figure(point.n, point.units, curves.unit))]
+            cells += [wide_cell(each) if curves.differences else each for each in shown[:2]]
             if curves.differences:
                 both = differences.get(point.bucket)
                 cells.append(tag("td", gain(both.difference) if both else ""))
@@ -146,7 +146,8 @@ def along_frequency(curves: Curves, runs: Sequence[str], questions_address: Call
             lines.append(row(*cells, head=head, cls="few" if point.has_few_questions else None))
     badges = [letter("a"), letter("b")] if len(runs) > 1 else []
     names = [join(badge, " ", run) for badge, run in zip_longest(badges, runs, fillvalue="")]
-    heads = [wide_head("n"), *(tag("th", name, scope="col") for name in names[:2])]
+    heads = [wide_head("n")]
+    heads += [wide_head(name) if curves.differences else tag("th", name, scope="col") for name in names[:2]]
     if curves.differences:
         heads.append(tag("th", term("A − B", DIFFERENCE), scope="col"))
     heads += [wide_head(name) for name in names[2:]]

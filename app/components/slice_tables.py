@@ -9,12 +9,12 @@ import numpy as np
 from blindspot.analysis.accuracy import proportion, success_from_ranks
 from blindspot.analysis.buckets import FEW
 from blindspot.app.components.compare_tables import gain
-from blindspot.app.components.marks import letter, percentage
+from blindspot.app.components.marks import letter, n_figure, percentage
 from blindspot.app.components.strips import strip_cell, strip_head, widest_difference
 from blindspot.app.markup import Html, div, join, link, row, table, table_head, tag, term
 from blindspot.app.selection import Selection
 from blindspot.backend.core.result_table import signed_number
-from blindspot.backend.core.units import Units, n_cell
+from blindspot.backend.core.units import Units
 from blindspot.backend.evaluation.causes import CAUSES
 from blindspot.backend.evaluation.comparison import by_group
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
@@ -76,7 +76,9 @@ def further_runs(rows: Iterable[tuple[str, np.ndarray, int, Units]]) -> Html:
     lines = []
     for name, first, k, units in rows:
         estimate = proportion(success_from_ranks(first, k), units.codes)
-        lines.append(row(n_cell(estimate.n, estimate.units, units.name), percentage(estimate, inline=True), head=name))
+        lines.append(
+            row(n_figure(estimate.n, estimate.units, units.name), percentage(estimate, inline=True), head=name)
+        )
     shown = table(table_head("further runs on this slice", "n", "%"), lines, "figures groups small")
     return div(shown, cls="scrolling every-run") if lines else Html("")
 
@@ -106,7 +108,7 @@ def saved_table(
         both = found[name]
         is_share = measure is SUCCESS
         a, b = percentage(both.a, is_share=is_share), percentage(both.b, is_share=is_share)
-        n, p = n_cell(both.n, both.units, both.unit), _p(both.difference.p_adjusted)
+        n, p = n_figure(both.n, both.units, both.unit), _p(both.difference.p_adjusted)
         cells = (_wide(n), _wide(a), _wide(b), gain(both.difference), _wide(p))
         lines.append(row(*cells, head=head, cls="few" if both.units < FEW else None))
     p_head = term("p (Holm)", "p value, Holm-adjusted for the number of saved slices")
@@ -133,7 +135,7 @@ def spoken_table(
         figures, outside = each.figures, 100 * each.outside
         lines.append(
             row(
-                _wide(n_cell(figures.n, figures.units, figures.unit)),
+                _wide(n_figure(figures.n, figures.units, figures.unit)),
                 tag("td", gain(figures.difference), data_value=figures.difference.estimate.value),
                 _wide(signed_number(outside)),
                 _wide(signed_number(100 * each.explained)),
@@ -157,7 +159,7 @@ def found_table(slices: FoundSlices, questions_address: Callable[[str], str]) ->
     """The slices that the slice finder reports, each linked to its questions."""
     lines = (
         row(
-            _wide(n_cell(slice_.figures.n, slice_.figures.units, slice_.figures.unit)),
+            _wide(n_figure(slice_.figures.n, slice_.figures.units, slice_.figures.unit)),
             _wide(percentage(slice_.figures.a)),
             _wide(percentage(slice_.figures.b)),
             gain(slice_.figures.difference),

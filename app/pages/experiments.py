@@ -6,7 +6,7 @@ from functools import partial
 
 import streamlit as st
 
-from blindspot.app import study, url
+from blindspot.app import study, url, who
 from blindspot.app.components import jobs
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.empty_page import show_empty_page
@@ -33,7 +33,7 @@ from blindspot.app.markup import join, link, show, tag
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.experiments import tables
-from blindspot.backend.experiments.cost import PlannedParts, cost_of_parts, next_without_training, planned_parts
+from blindspot.backend.experiments.cost import PlannedParts, cost, cost_of_parts, next_without_training, planned_parts
 from blindspot.backend.experiments.hits import RunPart
 from blindspot.backend.experiments.papers import ExperimentDescription, experiments
 from blindspot.backend.experiments.running import results, run_experiment
@@ -152,8 +152,30 @@ def _run_panel(open_study: Study, name: str, has_results: bool) -> None:
             else:
                 full(primary=not has_results)
                 tiny()
+            wants_time = bool(trainings) and not lacking and _time_button(open_study, name)
+        if wants_time:
+            with st.spinner("Trying a few steps of each model …"):
+                show(tag("p", join(f"Train {trainings}: ", _estimated_time(open_study, name, *_parts_key(open_study)))))
         if planned is not None:
             show(planned.parts)
+
+
+def _time_button(open_study: Study, name: str) -> bool:
+    """Show the button that estimates the time of the full version, and return whether it was pressed in this session."""
+    if not who.may(open_study.labels_path, request(run_experiment, name).action):
+        return False
+    pressed = f"timed-{name}"
+    if st.button(
+        "Estimate its time", key=f"time-{name}", help="Takes some seconds: it tries a few steps of each model."
+    ):
+        st.session_state[pressed] = True
+    return bool(st.session_state.get(pressed))
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def _estimated_time(_study: Study, name: str, *key: object) -> str:
+    words = " ".join(cost(_study, name).as_words())
+    return f"{words[:1].lower()}{words[1:]}"
 
 
 def _planned_or_reason(open_study: Study, name: str) -> tuple[PlannedWords | None, str]:

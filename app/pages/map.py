@@ -98,7 +98,7 @@ def page() -> None:
         _answer(map, rows, coloured)
         show(choices_fold(f"map {name}, by {colour.title}, k = {k}"))
     worst = clusters.most_missed(rows, run) if run is not None and colour.name == "hit" else None
-    _picture(map, state, coloured, view, worst)
+    _picture(map, state, rows, coloured, view, worst)
     clusters.table(map, state, rows, k, _open_cluster(state))
     statistics = tag("summary", "Statistics: how far the map can be trusted, and the spread of each group")
     show(tag("details", statistics, quality_line(map), spread_table(map), cls="panel fold"))
@@ -231,7 +231,14 @@ def _open_cluster(clusters: Clusters) -> int | None:
     return number if number in clusters.ids else None
 
 
-def _picture(map: Map, state: Clusters, colouring: Colouring, view: int, named: clusters.ClusterRow | None) -> None:
+def _picture(
+    map: Map,
+    state: Clusters,
+    rows: Sequence[clusters.ClusterRow],
+    colouring: Colouring,
+    view: int,
+    named: clusters.ClusterRow | None,
+) -> None:
     """Show the map and what is selected on it. named: the cluster that the page's answer names."""
     shown, cluster = points(map), _open_cluster(state)
     saved = saved_selection(map.study, url.value("selection")).points if url.value("selection") else None
@@ -253,13 +260,14 @@ def _picture(map: Map, state: Clusters, colouring: Colouring, view: int, named: 
                     show(opened_point(map, shown, shown.number[point], view))
                 elif point:
                     show(notice("This point is not on this map. ", link("Close", address(map, point=None))))
-            _selection_panel(map, shown, state, cluster, saved, colouring, bool(point))
+            _selection_panel(map, shown, state, rows, cluster, saved, colouring, bool(point))
 
 
 def _selection_panel(
     map: Map,
     points: MapPoints,
     state: Clusters,
+    rows: Sequence[clusters.ClusterRow],
     cluster: int | None,
     saved_ids: tuple[str, ...] | None,
     colouring: Colouring,
@@ -277,6 +285,8 @@ def _selection_panel(
     elif ids:
         selection.panel(map, points, ids, "Selection", run, k)
     elif not reading:
+        if run is not None:
+            show(clusters.misses_by_cluster(map, rows, run, k))
         selection.hint()
 
 

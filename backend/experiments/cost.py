@@ -26,7 +26,7 @@ from blindspot.backend.experiments.readers import ReaderModelPart, ReadingPart
 from blindspot.backend.experiments.running import all_parts, experiment_named, hashable_options
 from blindspot.backend.experiments.trainings import CrossEncoder, DualEncoder, ScoresPart, TrainingData
 from blindspot.backend.experiments.workbench import Workbench
-from blindspot.backend.text.number_words import quantity
+from blindspot.backend.text.number_words import duration, quantity
 from blindspot.backend.training.examples import Example
 from blindspot.backend.training.training_settings import DualEncoderSettings
 from blindspot.db.errors import BlindspotError
@@ -109,6 +109,14 @@ class ExperimentCost:
     waiting: Mapping[str, int]
     seconds: float
     kinds_without_estimate: tuple[str, ...]
+
+    def as_words(self) -> list[str]:
+        """Return the time in a sentence, and the kinds of parts that it leaves out in another if there are any."""
+        source = "on this machine, from a trial of each model and the study's own runs"
+        sentences = [f"About {duration(self.seconds)} of training, encoding and searching {source}."]
+        if self.kinds_without_estimate:
+            sentences.append(f"Not included in that time: {', '.join(self.kinds_without_estimate)}.")
+        return sentences
 
 
 def cost(

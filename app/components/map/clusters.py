@@ -81,6 +81,25 @@ def missed_count(row: ClusterRow, run: str) -> int:
     return round(row.hits[run].n * (1 - (row.hits[run].value or 0.0)))
 
 
+MISSES_SHOWN = 8
+
+
+def misses_by_cluster(map: Map, rows: Sequence[ClusterRow], run: str, k: int) -> Html:
+    """List the clusters in which a run misses the most questions, each with a link that opens it."""
+    most = sorted((row for row in rows if missed_count(row, run)), key=lambda row: -missed_count(row, run))
+    if not most:
+        return Html("")
+    lines = [
+        row(
+            f"{missed_count(each, run):,} of {each.hits[run].n:,}",
+            head=link(each.name, address(map, cluster=each.id + 1, point=None, selection=None, list=None)),
+        )
+        for each in most[:MISSES_SHOWN]
+    ]
+    listed = table_of(table_head("cluster", f"missed in the top {k}"), lines, "figures")
+    return div(tag("h2", f"Where {run} misses most"), listed, cls="panel")
+
+
 def missed_questions(map: Map, clusters: Clusters, id: int, run: str, k: int) -> list[Question]:
     """Return the questions with a positive in a cluster that a run misses, in the map's order."""
     known, first = known_of(map), first_hits(map.study, run)

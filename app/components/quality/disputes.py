@@ -71,7 +71,8 @@ def disputes_panel(
         if pages > 1
         else ""
     )
-    return div(head, *(_dispute(each, names) for each in shown), more, _bad_question_row(bad), note, cls="panel")
+    listed = div(*(_dispute(each, names) for each in shown), cls="disputes")
+    return div(head, listed, more, _bad_question_row(bad), note, cls="panel")
 
 
 def adjudication_address(question: str) -> str:

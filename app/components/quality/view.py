@@ -80,7 +80,7 @@ def render(open_study: Study, person: Person | None) -> None:
     disputes = disputes_panel(visible, bad, names, page, page_address)
     show(*_page_head(open_study, found, everything))
     show(audit_panel(audited, everything.batches, chosen, by, page_address))
-    show(div(div(agreement_panel(found), disputes, cls="stacked"), people_panel(found), cls="side-by-side overview"))
+    show(div(agreement_panel(found), people_panel(found), cls="side-by-side overview"), disputes)
     show(judges_panel(_judges(open_study, mark, sample), judge, trust, _injections(open_study, judge), page_address))
     show(certificates_panel(open_study))
     show(batches_panel(batches))

@@ -97,9 +97,15 @@ def _listed_pairs(
     if bool(url.value(KIND)) or chosen.total <= EXAMPLES:
         more = pager(chosen.total, page, PER_PAGE, "pair", lambda n: url.href(url.TRAINING, here | {PAGE: n}))
     else:
-        changes = changes[:EXAMPLES]
+        changes = _of_several_questions(changes)[:EXAMPLES]
         more = link(f"All {quantity(chosen.total, 'pair')}", url.href(url.TRAINING, here), cls="quiet")
     return tag("h3", words), tag("ul", *_pairs(open_study, changes), cls="changed-pairs"), more
+
+
+def _of_several_questions(changes: Sequence[Change]) -> list[Change]:
+    """Return the changes with the first one of each question at the front."""
+    firsts = {change.question: change for change in reversed(changes)}
+    return sorted(changes, key=lambda change: firsts[change.question] is not change)
 
 
 def _address(older_set: TrainingSet, newer_set: TrainingSet) -> dict[str, str]:
