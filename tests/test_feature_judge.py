@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from blindspot.app import cli
+from blindspot.app.commands import judge as judge_commands
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.judges import feature_judge, feature_model, features, scorers, thresholds
@@ -23,7 +24,7 @@ from blindspot.backend.judges.feature_model import (
 from blindspot.backend.judges.lists import lists_of
 from blindspot.backend.judges.rerank import rerank
 from blindspot.backend.judges.scores import ScoreStore
-from blindspot.backend.retrieval import bm25
+from blindspot.backend.retrieval import bm25, dense
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.events import Choice, LabelEvent
@@ -551,6 +552,13 @@ def test_the_summary_speaks_of_known_positives_where_gold_and_labels_are_all_it_
     worst = (0.009 * 952 + 48) / 1000  # unlabelled answers below the threshold could all be false
     reached["left_out"] = 48
     assert f"up to {worst:.1%} of them could be false, with 48 pairs" in quality_lines(about)[1]
+
+
+def test_the_command_uses_the_oldest_dense_index_unless_told_otherwise(study, monkeypatch):
+    assert judge_commands._encoder_of_features(study, None) is None, "this study has no dense index"
+    monkeypatch.setattr(dense, "dense_indexes", lambda opened: ["first", "second"])
+    chosen = [judge_commands._encoder_of_features(study, given) for given in (None, "second", "none")]
+    assert chosen == ["first", "second", None]
 
 
 def test_the_command_prints_what_the_judge_learned(study, judge, capsys, monkeypatch):

@@ -33,7 +33,10 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the judge.")]
 Run = Annotated[str, typer.Option(metavar="RUN", help="Run whose passages are judged.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace the judge of this name if it exists.")]
 WithEncoder = Annotated[
-    str | None, typer.Option(help="Also use similarities from this encoder's dense index (default: none).")
+    str | None,
+    typer.Option(
+        help="Also use similarities from this encoder's dense index (default: the study's oldest one; none: from no index)."
+    ),
 ]
 
 
@@ -117,6 +120,15 @@ def _add_cross_encoder(
     print(f"Next: blindspot train score {name} --run RUN")
 
 
+def _encoder_of_features(open_study: Study, given: str | None) -> str | None:
+    """Return the encoder whose similarities a judge uses: the given one, or the one that the form of the app offers first."""
+    from blindspot.backend.retrieval.dense import dense_indexes
+
+    if given is None:
+        return next(iter(dense_indexes(open_study)), None)
+    return None if given == "none" else given
+
+
 @judge_app.command("learn")
 @takes_settings(FeatureJudgeSettings)
 def learn(
@@ -131,7 +143,9 @@ def learn(
     """Learn from gold and people's labels which passages answer a question. Takes seconds, without a GPU."""
     from blindspot.backend.judges.feature_judge import learn_judge
 
-    result = do(learn_judge, open_study(study), name, run, encoder=encoder, settings=settings, replace=replace)
+    opened = open_study(study)
+    encoder = _encoder_of_features(opened, encoder)
+    result = do(learn_judge, opened, name, run, encoder=encoder, settings=settings, replace=replace)
     about = result.report
     print(
         f"Learned {name} from {quantity(about['labelled_questions'], 'labelled question')} "
@@ -154,7 +168,9 @@ def generalise(
     """Generalise people's labels: learn from the judged pairs which unjudged pairs of the same lists answer."""
     from blindspot.backend.judges.label_judge import learn_label_judge
 
-    learned = do(learn_label_judge, open_study(study), name, run, encoder=encoder, replace=replace)
+    opened = open_study(study)
+    encoder = _encoder_of_features(opened, encoder)
+    learned = do(learn_label_judge, opened, name, run, encoder=encoder, replace=replace)
     right = (
         "not measured, labels of at least 10 questions are needed"
         if learned.right is None
