@@ -144,8 +144,8 @@ def test_the_map_names_its_clusters_where_they_do_not_collide(study):
     for one, other in combinations(names, 2):
         assert abs(one.x - other.x) > APART[0] * extent or abs(one.y - other.y) > APART[1] * extent
     last = state.ids[-1]
-    first = names_on_map(opened, state, 0, first=last)[0]
-    assert first.words == shorten(named[last], LONGEST_NAME, placeholder=" …")
+    (only,) = names_on_map(opened, state, 0, [last])
+    assert only.words == shorten(named[last], LONGEST_NAME, placeholder=" …")
     spec = Page(study.folder, "map", map="one").app.get("plotly_chart")[0].proto.spec
     assert '"name":"place"' in spec.replace(" ", "")
 

@@ -23,6 +23,9 @@ from blindspot.backend.maps.point_values import categories
 from blindspot.backend.maps.stored import Map
 
 SELECTABLE = 20_000
+RINGS_ON_PHONES = (
+    "missed in this cluster"  # what `link.js` writes in a narrow legend, where one cluster has its name on the map
+)
 OTHERS = "other"
 GREY, DARK_GREY = "#78828c", "#626a72"
 PURPLE = "#7a5fb8"
@@ -102,21 +105,12 @@ def _cached_figure(
     titles, starts, ids, labelled, names, rings = _parts
     made = map_figure(_map, titles, starts, ids, _categories, view, highlighted_ids, labelled)
     if rings:
-        made.update_traces({"name": escape(rings, quote=False), "showlegend": True}, {"name": "marked"})
+        made.update_traces(
+            {"name": escape(rings, quote=False), "showlegend": True, "meta": RINGS_ON_PHONES}, {"name": "marked"}
+        )
     for name in names:
         text = escape(name.words, quote=False)
-        # The style sheet gives the box below the words the page's colour.
-        made.add_annotation(
-            x=name.x,
-            y=name.y,
-            text=text,
-            showarrow=False,
-            font={"size": 13},
-            bgcolor="#ffffff",
-            borderpad=1,
-            yshift=14,
-            name="place",
-        )
+        made.add_annotation(x=name.x, y=name.y, text=text, showarrow=False, font={"size": 13}, yshift=16, name="place")
     return made
 
 
