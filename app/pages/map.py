@@ -289,7 +289,7 @@ def _names(
     most = [row.id for row in clusters.by_misses(rows, colouring.run) if clusters.missed_count(row, colouring.run)]
     ids = [cluster, *most] if cluster is not None else most
     ids = list(dict.fromkeys(ids))[: clusters.NAMES_OF_MISSES]
-    return clusters.names_on_map(map, state, view, ids, colouring.run, colouring.k)
+    return clusters.names_on_map(map, state, view, ids, colouring.run, colouring.k, cluster)
 
 
 def _selection_panel(

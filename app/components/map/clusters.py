@@ -50,25 +50,34 @@ NAMES_SHOWN = 4
 NAMES_OF_MISSES = 3  # names on the map where its colours show what a run misses
 LONGEST_NAME = 32  # characters of a name on the map
 APART = (0.45, 0.09)  # least distance of two names, beside and below each other, as a share of the map
-CELLS = 12  # parts of the map's extent among which a name looks for the densest
+PARTS = 12  # the map's extent is cut into so many parts, across and down, of which a name looks for the fullest
 WIDE = 0.25  # questions lie apart if their median distance to their middle is above this share of the map's extent
 
 
 def names_on_map(
-    map: Map, clusters: Clusters, view: int, only: Sequence[int] | None = None, run: str | None = None, k: int = 1
+    map: Map,
+    clusters: Clusters,
+    view: int,
+    only: Sequence[int] | None = None,
+    run: str | None = None,
+    k: int = 1,
+    opened: int | None = None,
 ) -> tuple[PlaceName, ...]:
     """Return the names of the largest clusters, leaving out those that would lie over another's.
 
     Args:
         only: the clusters to name instead, in this order.
         run: the run whose misses in the top k have the names; by default all questions of a cluster.
+        opened: the open cluster, whose passages have rings and so its name.
     """
     places = np.asarray(map.coordinates(view))
     extent = _extent(places)
     names = cluster_names(known_of(map), clusters)
     shown: list[PlaceName] = []
     for id in clusters.ids if only is None else only:
-        x, y = _densest(map, clusters, id, places, run, k)
+        passages = places[map.shown_questions + clusters.members(id)]
+        own = passages if id == opened else places[_rows_to_name(map, clusters, id, run, k)]
+        x, y = _densest(own if len(own) else passages, places)
         is_free = all(abs(x - each.x) > APART[0] * extent or abs(y - each.y) > APART[1] * extent for each in shown)
         if is_free and len(shown) < NAMES_SHOWN:
             shown.append(PlaceName(shorten(names[id], LONGEST_NAME, placeholder=" …"), x, y))
@@ -79,21 +88,19 @@ def _extent(places: np.ndarray) -> float:
     return float(np.ptp(places, axis=0).max()) or 1.0
 
 
-def _densest(map: Map, clusters: Clusters, id: int, places: np.ndarray, run: str | None, k: int) -> tuple[float, float]:
-    """Return where to name a cluster: where its (missed) questions are densest, or its passages if no question is shown."""
-    questions = [row for row in questions_of_cluster(known_of(map), clusters, id) if row < map.shown_questions]
-    missed = _missed_rows(map, clusters, id, run, k) if run is not None else []
-    rows = missed or questions
-    own = places[rows] if rows else places[map.shown_questions + clusters.members(id)]
-    cells, inverse, counts = np.unique(
-        np.floor((own - places.min(axis=0)) / (_extent(places) / CELLS)),
-        axis=0,
-        return_inverse=True,
-        return_counts=True,
-    )
-    own = own[inverse.reshape(-1) == int(np.argmax(counts))]
+def _densest(own: np.ndarray, places: np.ndarray) -> tuple[float, float]:
+    """Return the point among a cluster's own where they are densest: the middle one of the fullest part of the map."""
+    parts = np.floor((own - places.min(axis=0)) / (_extent(places) / PARTS))
+    _, part_of, counts = np.unique(parts, axis=0, return_inverse=True, return_counts=True)
+    own = own[part_of.reshape(-1) == int(np.argmax(counts))]
     x, y = own[np.argmin(np.square(own - own.mean(axis=0)).sum(axis=1))].tolist()
     return x, y
+
+
+def _rows_to_name(map: Map, clusters: Clusters, id: int, run: str | None, k: int) -> list[int]:
+    """Return the rows on the map of the questions of a cluster that a run misses, or of all its questions."""
+    missed = _missed_rows(map, clusters, id, run, k) if run is not None else []
+    return missed or [row for row in questions_of_cluster(known_of(map), clusters, id) if row < map.shown_questions]
 
 
 def _missed_rows(map: Map, clusters: Clusters, id: int, run: str, k: int) -> list[int]:
