@@ -11,7 +11,18 @@ import numpy as np
 import pytest
 
 from blindspot.app.components import jobs
-from blindspot.app.components.map.clusters import APART, LONGEST_NAME, names_on_map
+from blindspot.app.components.map.clusters import (
+    APART,
+    LONGEST_NAME,
+    WIDE,
+    best_other,
+    by_misses,
+    lie_apart,
+    missed_count,
+    missed_questions,
+    names_on_map,
+    rows_of_runs,
+)
 from blindspot.app.components.map.data import open_map
 from blindspot.app.components.map.figure import COLOURS, DARK_GREY, FIXED, GREY, SELECTABLE, map_figure, selectable
 from blindspot.backend.core.jobs import request
@@ -144,10 +155,42 @@ def test_the_map_names_its_clusters_where_they_do_not_collide(study):
     for one, other in combinations(names, 2):
         assert abs(one.x - other.x) > APART[0] * extent or abs(one.y - other.y) > APART[1] * extent
     last = state.ids[-1]
-    first = names_on_map(opened, state, 0, first=last)[0]
-    assert first.words == shorten(named[last], LONGEST_NAME, placeholder=" …")
+    (only,) = names_on_map(opened, state, 0, [last])
+    assert only.words == shorten(named[last], LONGEST_NAME, placeholder=" …")
     spec = Page(study.folder, "map", map="one").app.get("plotly_chart")[0].proto.spec
     assert '"name":"place"' in spec.replace(" ", "")
+
+
+def test_questions_lie_apart_by_their_median_distance_to_their_middle(study):
+    opened = open_map(study, "one")
+    state, places = clusters_of(opened), np.asarray(opened.coordinates(0))
+    rows = {id: row for row, id in enumerate(opened.question_ids[: opened.shown_questions])}
+    for id in state.ids:
+        missed = [rows[each.id] for each in missed_questions(opened, state, id, "tiny-dev", 5) if each.id in rows]
+        own = places[missed]
+        distances = np.sqrt(((own - own.mean(axis=0)) ** 2).sum(axis=1)) if len(own) > 1 else np.zeros(1)
+        wide = np.median(distances) > WIDE * np.ptp(places, axis=0).max()
+        assert lie_apart(opened, state, id, 0, "tiny-dev", 5) == wide
+    assert ("The ringed questions lie apart" in Page(study.folder, "map", map="one").text) == lie_apart(
+        opened, state, by_misses(rows_of_runs(opened, state, ["tiny-dev"], 5), "tiny-dev")[0].id, 0, "tiny-dev", 5
+    )
+
+
+def test_the_worst_clusters_come_first_beside_the_map_and_in_the_table(study):
+    opened = open_map(study, "one")
+    rows = rows_of_runs(opened, clusters_of(opened), ["tiny-dev"], 5)
+    ordered = by_misses(rows, "tiny-dev")
+    counts = [missed_count(row, "tiny-dev") for row in ordered]
+    assert counts == sorted(counts, reverse=True) and best_other(rows, "tiny-dev") is None
+    page = Page(study.folder, "map", map="one")
+    table = re.findall('<table class="figures clusters">.*?</table>', page.html, re.DOTALL)
+    names = [re.findall(r'<th scope="row"><a[^>]*>(.*?)</a>', each) for each in table]
+    assert names == [[row.name for row in ordered if missed_count(row, "tiny-dev")], [row.name for row in ordered]]
+    worst = ordered[0]
+    share = 100 * counts[0] / worst.hits["tiny-dev"].n
+    assert f"{worst.name} {counts[0]} of {worst.hits['tiny-dev'].n} {share:.1f}" in page.text
+    (folded,) = [each for each in page.app.expander if each.label == f"All {len(rows)} clusters"]
+    assert not folded.proto.expanded
 
 
 def test_two_encoders_have_their_change_and_one_places_the_points(study):
@@ -180,6 +223,8 @@ def test_one_map_shows_what_two_runs_find_of_the_same_questions(study, tmp_path)
         f"other-dev finds {len(other - tiny)} of the {40 - len(tiny)} questions that tiny-dev misses in the top 5"
     ]
     assert f"It misses {len(tiny - other)} that tiny-dev finds" in page.text
+    assert re.search(r"tiny-dev misses most in .*; other-dev misses (\d+|none) there\.", page.text)
+    assert "other-dev, %" in page.text, "its share stands beside tiny-dev's"
     spec = page.app.get("plotly_chart")[0].proto.spec
     assert "fixed: only other-dev finds" in spec and "still missed" in spec
     name, count = re.search(r"tiny-dev misses most in the cluster (.+): (\d+) of \d+ questions", page.text).groups()

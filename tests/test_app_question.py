@@ -32,11 +32,33 @@ def card(page: Page, place: str) -> str:
 def test_both_lists_with_rank_score_title_and_marks(study):
     page = read(study, "q2")
     assert "Where is thing 2?" in page.part("<h1>.*?</h1>")
-    assert card(page, "a-3").startswith("3 Town 2 ✓ answer ★ gold B 1 8 ")
-    assert card(page, "b-1").startswith("1 Town 2 ✓ answer ★ gold A 3 9 ")
+    assert card(page, "a-3").startswith("3 Town 2 ✓ answer ★ gold B 1 8.0 "), (
+        "each score of a list has the same decimals"
+    )
+    assert card(page, "b-1").startswith("1 Town 2 ✓ answer ★ gold A 3 9.0 ")
     assert '<mark class="answer">Ansver2</mark>' in page.html
     assert "relation place of birth (P19)" in page.text and "frequency 20" in page.text
     assert len(re.findall("<article", page.html)) == 20
+
+
+def test_the_legend_names_only_the_marks_that_are_shown(study):
+    page = read(study, "q2")
+    legend = page.part('<div class="legend">.*?</div>')[0]
+    assert "answer" in legend and "passage in both lists, contains an answer" in legend
+    assert ("word of the question" in legend) == ('<mark class="word"' in page.html)
+    assert "similar name" not in legend and '<mark class="near"' not in page.html
+    beside = set(re.findall(r'data-side="a" data-passage="(.*?)"', page.html)) & set(
+        re.findall(r'data-side="b" data-passage="(.*?)"', page.html)
+    )
+    without = [card for card in re.findall(r"<article.*?>", page.html) if '"hit"' in card]
+    is_shown = any(f'data-passage="{each}"' in card for each in beside for card in without)
+    assert ("passage in both lists, no answer" in legend) == is_shown
+
+
+def test_a_narrow_window_begins_with_the_run_that_misses(study):
+    assert '<details class="list-tabs">' in read(study, "q2", k=1).html, "alpha, in list A, misses it"
+    assert '<details class="list-tabs" open>' in read(study, "q2", a="beta", b="alpha", k=1).html
+    assert '<details class="list-tabs">' in read(study, "q2", a="beta", b="alpha", k=5).html, "both find it"
 
 
 def test_the_finding_is_directly_below_the_title(study):

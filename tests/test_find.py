@@ -141,7 +141,15 @@ def test_the_page_begins_with_its_title_examples_and_the_passages_that_are_retri
     shown = study.corpus.ordinals(re.findall(r'<span class="soft id">(.*?)</span>', page.html)).values()
     kept = dict(zip(rows.tolist(), counts.tolist(), strict=True))
     assert page.part("<h1.*?</h1>") == ["Find a passage, question or note"] and "data-to-search" in page.html
-    assert page.part("<h2.*?</h2>") == [f"Passages retrieved for most questions (alpha, top {hits.shape[1]})"]
+    most = next(iter(shown))
+    (title,) = [each.title for each in study.corpus.passages([most])]
+    gold = len(study.questions.questions_by_gold([each.id for each in study.corpus.passages([most])]))
+    assert not gold and page.part("<h2.*?</h2>") == [
+        f"{title} is in alpha's top {hits.shape[1]} for {kept[most]} questions and is gold for none"
+    ]
+    assert f"alpha retrieves for the most questions in its top {hits.shape[1]}" in page.text
+    assert f"{kept[most]} questions, gold for none" in page.text, "in one line where the columns do not fit"
+    assert 'class="quiet find here"' in page.html and 'aria-current="page">Find<' in page.html
     assert sorted((kept[row] for row in shown), reverse=True) == sorted(counts.tolist(), reverse=True)[:5]
     told = Page(study.folder, "find", "ann", run="alpha").part('<table class="found".*?</table>')[0]
     assert study.questions.get("q1").text not in told, "ann still has to judge this question"
@@ -150,7 +158,7 @@ def test_the_page_begins_with_its_title_examples_and_the_passages_that_are_retri
 def test_the_title_says_how_many_passages_a_run_retrieves(study):
     page = Page(study.folder, "find", "lea", words="filler", run="beta")
     (title,) = page.part("<h1.*?</h1>")
-    nowhere = page.html.count('<td class="left soft">none</td>')
+    nowhere = page.html.count('<td class="left soft wide">none</td>')
     retrieved = page.html.count("<b>") - nowhere
     assert nowhere, "a passage that the run does not retrieve says so"
     told = Page(study.folder, "find", "ann", words="filler", run="beta").text

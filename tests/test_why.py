@@ -5,9 +5,17 @@ from __future__ import annotations
 import pytest
 
 from blindspot.app.components.why import why_panel
-from blindspot.backend.evaluation.miss_facts import explain_question, name_words, near_namesake
+from blindspot.backend.evaluation.miss_facts import (
+    GoldRank,
+    MissExplanation,
+    explain_question,
+    name_words,
+    near_name_in_excerpt,
+    near_namesake,
+    summary_sentence,
+)
 from blindspot.backend.retrieval.retrieve import retrieve
-from blindspot.db.records import Question
+from blindspot.db.records import Passage, Question
 from tests.app_pages import HOSTILE, hand_made_study, words
 
 
@@ -43,6 +51,24 @@ def test_near_namesakes():
     assert name_words("The Battle of Hastings (film)") == ["battle", "hastings"]
 
 
+def test_a_similar_name_in_the_first_passage_is_told_where_its_mark_is_shown():
+    question = Question("q", "Where is Selingbury?", ("Oslo",), subject="Selingbury")
+    first = Passage("p", "Deepelbeach", "Selangbury lies in Xanavia.")
+    assert near_name_in_excerpt(question, first) == "Selangbury"
+    folded = Passage("p", "Deepelbeach", f"{'Xanavia is wide. ' * 60}Selangbury lies there.")
+    own = Passage("p", "Deepelbeach", "Selingbury lies in Xanavia.")
+    assert near_name_in_excerpt(question, folded) == near_name_in_excerpt(question, own) == ""
+
+    def told(rank: int | None, holds_answer: bool) -> str:
+        standing = GoldRank("beta", "minilm", 10, None, rank, None, 1.0, None, 7)
+        facts = ({7: first}, {}, {7: holds_answer}, {}, None, None, None, {}, {7: "Selangbury"})
+        return summary_sentence(MissExplanation(question, [standing], *facts))
+
+    sentence = "beta ranks a passage with a similar name first: Selangbury (in Deepelbeach) instead of Selingbury."
+    assert told(None, False) == told(3, False) == sentence
+    assert told(1, False) != sentence and told(3, True) != sentence
+
+
 def test_training_by_relation_wording_and_subject(tmp_path):
     study = hand_made_study(tmp_path / "trained")
     study.questions.add(
@@ -72,6 +98,7 @@ def test_with_vectors_the_neighbours_of_the_gold_are_shown(indexed_study, tmp_pa
 
 def test_the_panel_says_it_in_words_and_escapes(study):
     shown = words(why_panel(study, study.questions.get("q2"), ["alpha", "beta"]))
-    assert "alpha 3 8.000 1.000 Filler 0 no" in shown and "mentioned 20 times" in shown
+    assert "alpha B beta gold rank 3 1 gold score 8.000" in shown and "margin 1.000 0.000 top passage Filler 0" in shown
+    assert "contains an answer no yes" in shown and "mentioned 20 times" in shown
     hostile = why_panel(study, study.questions.get("q6"), ["alpha", "beta"])
     assert "<script" not in hostile and HOSTILE.split("<")[0] in words(hostile)

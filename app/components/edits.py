@@ -31,9 +31,8 @@ def edits_part(study: Study, question: Question, runs: Sequence[str], k: int, ru
     parameters = st.query_params.to_dict()
     if url.value("edits") != "1":
         address = url.href(url.QUESTION, {**parameters, "question": question.id, "why": 1, "edits": 1})
-        return tag(
-            "p", link("Try edits of the gold passage and the question", address, cls="quiet", data_focus="edits")
-        )
+        words = "Try edits of the gold passage and the question"
+        return tag("p", link(words, address, cls="button", data_focus="edits"), cls="try-edits")
     return join(*(_tried_edits(study, run, encoder, question, k, rule) for run, encoder in encoders.items()))
 
 

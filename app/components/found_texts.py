@@ -72,11 +72,13 @@ def _passage_table(study: Study, result: TextSearch, retrieving_questions: Retri
         whole = tag(
             "details", tag("summary", "whole passage"), tag("p", passages[each.id].text if each.id in passages else "")
         )
+        links = [_question_link(id, text) for id, text in gold.get(each.id, [])]
         cells = [
             tag(
                 "td",
                 tag("b", each.title or "untitled"),
                 span(each.id, cls="soft id"),
+                _brief(retrieving_questions, each.id, len(links)),
                 _excerpt(each),
                 whole,
                 cls="left",
@@ -84,17 +86,25 @@ def _passage_table(study: Study, result: TextSearch, retrieving_questions: Retri
         ]
         if retrieving_questions is not None:
             cells += _retrieved_cells(retrieving_questions, each.id)
-        links = [_question_link(id, text) for id, text in gold.get(each.id, [])]
-        rows.append(tag("tr", *cells, tag("td", _folded(links), cls="left wide")))
+        rows.append(tag("tr", *cells, tag("td", _folded(links) or span("none", cls="soft"), cls="left wide gold-of")))
     heads = [tag("th", "passage", scope="col", cls="left")]
     if retrieving_questions is not None:
         title = f"Questions for which {retrieving_questions.run} ranks the passage in its top {retrieving_questions.k}"
         heads += [
-            tag("th", term("questions", title), scope="col", cls="left"),
+            tag("th", term("questions", title), scope="col", cls="left wide"),
             wide_head(term("best rank", title)),
         ]
-    heads.append(tag("th", "gold of", scope="col", cls="left wide"))
+    heads.append(tag("th", "gold of", scope="col", cls="left wide gold-of"))
     return scrolling(tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), cls="found"))
+
+
+def _brief(retrieving_questions: Retrieved | None, passage: str, gold: int) -> Html:
+    """The other columns in one line, which a narrow window shows in their place."""
+    parts = [f"gold for {gold or 'none'}"]
+    if retrieving_questions is not None:
+        number = len(retrieving_questions.by.get(passage, []))
+        parts.insert(0, quantity(number, "question") if number else "no question")
+    return tag("p", ", ".join(parts), cls="in-brief soft")
 
 
 def _retrieved_cells(retrieving_questions: Retrieved, passage: str) -> list[Html]:
@@ -102,9 +112,9 @@ def _retrieved_cells(retrieving_questions: Retrieved, passage: str) -> list[Html
     found = retrieving_questions.by.get(passage, [])
     if not found:
         less = " outside your open batches" if retrieving_questions.leaves_out else ""
-        return [tag("td", f"none{less}", cls="left soft"), wide_cell("–")]
+        return [tag("td", f"none{less}", cls="left soft wide"), wide_cell("–")]
     links = [join(_question_link(id, text, a=retrieving_questions.run), f" at rank {rank}") for rank, id, text in found]
-    return [tag("td", _folded(links), cls="left"), wide_cell(f"{found[0][0]}")]
+    return [tag("td", _folded(links), cls="left wide"), wide_cell(f"{found[0][0]}")]
 
 
 def _folded(links: Sequence[Html]) -> Html:

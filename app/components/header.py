@@ -52,12 +52,21 @@ def header(
                 )
             )
     brand = link(span("Blindspot"), url.href(url.HOME, parameters), cls="brand")
+    is_find = current_page == "Find"
+    find = link(
+        "Find",
+        url.href(url.FIND, parameters),
+        cls="quiet find here" if is_find else "quiet find",
+        title=FIND,
+        data_key="/",
+        aria_current="page" if is_find else None,
+    )
     return tag(
         "header",
         div(
             brand,
             span(study_name or "", cls="study-name"),
-            link("Find", url.href(url.FIND, parameters), cls="quiet find", title=FIND, data_key="/"),
+            find,
             span(*_at_work(person), cls="person"),
             cls="left",
         ),

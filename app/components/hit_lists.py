@@ -48,6 +48,14 @@ class HitList:
     def depth(self) -> int:
         return len(self.ordinals)
 
+    def score_text(self, rank: int, shown_count: int) -> str:
+        """Return the score at a rank, with as many decimals as four digits of any of the first `shown_count` need."""
+        texts = [f"{float(score):.4g}" for score in self.scores[:shown_count]]
+        if any("e" in each or "n" in each for each in texts):  # very small or large, infinite, not a number
+            return f"{float(self.scores[rank - 1]):.4g}"
+        decimals = max((len(each.partition(".")[2]) for each in texts), default=0)
+        return f"{float(self.scores[rank - 1]):.{decimals}f}"
+
     def rank_of(self, ordinal: int) -> int | None:
         places = np.flatnonzero(self.ordinals == ordinal)
         return int(places[0]) + 1 if len(places) else None
@@ -61,6 +69,7 @@ def side_by_side(
     shown_count: int,
     rule: str,
     judged: Mapping[int, JudgeMark] | None = None,
+    opened_side: str = "a",
 ) -> Html:
     """The lists as columns. If there are two, a gap between them has room for the connecting lines.
 
@@ -69,6 +78,7 @@ def side_by_side(
         gold: ordinals of the gold passages.
         shown_count: number of hits to show of each list.
         judged: ordinal to what a judge says of the passage.
+        opened_side: of two lists, the one that a narrow window shows first.
     """
     marked = {ordinal: _Marked.from_passage(passage, question, rule) for ordinal, passage in passages.items()}
     known = _Badges(frozenset(gold), judged or {})
@@ -78,7 +88,8 @@ def side_by_side(
     if len(columns) == 2:
         columns.insert(1, div(cls="gutter", aria_hidden="true"))
         tabs = (span(letter(each.run_side), " ", each.name, cls=each.run_side) for each in lists)
-        columns.insert(0, tag("details", tag("summary", *tabs), cls="list-tabs"))  # a narrow window shows one list
+        # A narrow window shows one list: B while the element is open.
+        columns.insert(0, tag("details", tag("summary", *tabs), cls="list-tabs", open=opened_side == "b"))
     return div(*columns, cls="lists single" if len(lists) == 1 else "lists" if len(lists) == 2 else "lists many")
 
 
@@ -151,7 +162,7 @@ def _card(
         span(f"{rank}", cls="place", title=f"rank {rank} of {column.depth}"),
         span(found.passage.title or "untitled", cls="title", title=f"passage {found.passage.id}"),
         span(*badges, cls="badges"),
-        span(f"{float(column.scores[rank - 1]):.4g}", cls="score", title=f"score {float(column.scores[rank - 1])!r}"),
+        span(column.score_text(rank, shown_count), cls="score", title=f"score {float(column.scores[rank - 1])!r}"),
         cls="head",
     )
     return tag(

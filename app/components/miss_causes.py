@@ -151,13 +151,15 @@ def causes_of_question(comparison: Comparison, question_id: str, k: int) -> Html
     return join(*filter(None, lines))
 
 
+def _in_sentence(title: str) -> str:
+    return title[:1].lower() + title[1:]
+
+
 def _run_sentence(side: Side, name: str, causes: RunCauses) -> Html:
     if not causes.missed[0]:
         return Html("")
     present = [cause for cause in ORDER if causes.has_cause(cause)[0]]
-    sentence_parts: list[object] = [
-        join(term(CAUSES[cause].title, CAUSES[cause].rule), " · ") for cause in present[:-1]
-    ]
-    sentence_parts += [term(CAUSES[cause].title, CAUSES[cause].rule) for cause in present[-1:]]
+    terms = [term(_in_sentence(CAUSES[cause].title), CAUSES[cause].rule) for cause in present]
+    sentence_parts: list[object] = [*(join(each, " · ") for each in terms[:-1]), *terms[-1:]]
     missed = span(f"misses it in the top {causes.k}: ", cls="soft")
     return tag("p", letter(side), " ", name, " ", missed, *(sentence_parts or ["no cause was measured"]), cls="causes")

@@ -15,8 +15,13 @@ from blindspot.db.records import Passage, Question
 SHOWN_ANSWERS, SHOWN_GOLD = 8, 3
 
 
-def question_head(question: Question, frequency_source: str | None, with_answers: bool = True, *finding: Html) -> Html:
-    """The question as a heading, what is found about it, and its facts in one line.
+def question_head(question: Question, *finding: Html) -> Html:
+    """The question as a heading, and what is found about it."""
+    return div(tag("h1", question.text), *finding, cls="question-head")
+
+
+def question_facts(question: Question, frequency_source: str | None, with_answers: bool = True) -> Html:
+    """The facts about a question in one line.
 
     Args:
         with_answers: whether a question of the study has a known answer.
@@ -40,7 +45,7 @@ def question_head(question: Question, frequency_source: str | None, with_answers
                 f"{question.bucket}",
             )
         )
-    return div(tag("h1", question.text), *finding, tag("dl", *facts), cls="question-head")
+    return div(tag("dl", *facts), cls="question-head")
 
 
 def set_and_id(question: Question) -> Html:

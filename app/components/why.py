@@ -17,12 +17,20 @@ from blindspot.backend.evaluation.miss_facts import (
     explain_question,
     summary_sentence,
 )
+from blindspot.backend.retrieval.full_text import MAX_WORDS
 from blindspot.backend.text.number_words import quantity
-from blindspot.db.records import Question
+from blindspot.db.records import Passage, Question
 
 MARGIN = "Score of the top passage minus score of the gold passage, in the run's own unit"
-WORDY = ("top passage", "question words: top passage", "question words: gold")
-COLUMNS = ("gold rank", "gold score", "margin", WORDY[0], "contains an answer", *WORDY[1:])
+COLUMNS = (
+    "gold rank",
+    "gold score",
+    "margin",
+    "top passage",
+    "contains an answer",
+    "question words: top passage",
+    "question words: gold",
+)
 NEAR = (
     "Nearest neighbours of the gold passage among the stored vectors. If many are alike, the encoder cannot "
     "distinguish the gold passage"
@@ -41,7 +49,7 @@ def why_section(
     the vectors takes a moment.
 
     Args:
-        causes: what the rules of causes say of the question, shown first.
+        causes: what the rules of causes say of the question, shown after the conclusion.
         edits: what edits of the gold passage and the question change, shown last.
     """
     import streamlit as st
@@ -57,7 +65,7 @@ def why_section(
     head = div(tag("h2", "Why did a run miss this?"), close, cls="list-head")
     return join(
         style_sheet("analysis.css"),
-        div(head, causes(), why_panel(study, question, runs, rule), edits(), cls="panel why"),
+        div(head, why_panel(study, question, runs, rule, causes=causes), edits(), cls="panel why"),
     )
 
 
@@ -71,45 +79,59 @@ def _short_reason(study: Study, question: Question, runs: Sequence[str], rule: s
     return tag("p", sentence) if sentence else Html("")
 
 
-def why_panel(study: Study, question: Question, runs: Sequence[str], rule: str = "dpr", neighbours: int = 5) -> Html:
-    """The facts for one question. `runs` are A and B, in this order. Raises Missing for an unknown run."""
+def why_panel(
+    study: Study,
+    question: Question,
+    runs: Sequence[str],
+    rule: str = "dpr",
+    neighbours: int = 5,
+    causes: Callable[[], Html] = Html,
+) -> Html:
+    """The facts for one question: the conclusion, the causes, the evidence and the gold passage's neighbours. `runs` are
+    A and B, in this order. Raises Missing for an unknown run.
+    """
     explanation = explain_question(study, question, runs, rule, neighbours)
     if not explanation.standings:
-        return Html("")
+        return causes()
     facts = [div(tag("dt", name), tag("dd", value)) for name, value in _facts(explanation)]
+    sentence = summary_sentence(explanation)
     return join(
-        tag(
-            "p",
-            summary_sentence(explanation) or "The gold passage and the top-ranked passage of each run:",
-            cls="conclusion",
+        tag("p", sentence, cls="conclusion") if sentence else "",
+        causes(),
+        div(
+            _standings(explanation, list(runs)),
+            div(*_neighbours(explanation), tag("dl", *facts, cls="why-facts")),
+            cls="why-body",
         ),
-        _standings(explanation, list(runs)),
-        tag("dl", *facts, cls="why-facts"),
-        *_neighbours(explanation),
     )
 
 
 def _standings(explanation: MissExplanation, runs: Sequence[str]) -> Html:
-    lines = [
-        _run_line(explanation, standing, "ab"[runs.index(standing.run)] if runs.index(standing.run) < 2 else "")
-        for standing in explanation.standings
-    ]
+    """The gold passage and the top-ranked passage of each run: one column for each run."""
+    columns = [_cells_of_run(explanation, standing) for standing in explanation.standings]
+    sides = ["ab"[place] if (place := runs.index(each.run)) < 2 else "" for each in explanation.standings]
     heads = (
-        tag("th", term(name, MARGIN) if name == "margin" else name, scope="col", cls="left" if name in WORDY else None)
-        for name in COLUMNS
+        tag("th", letter(side) if side else "", " ", each.run, scope="col", cls="left")
+        for side, each in zip(sides, explanation.standings, strict=True)
     )
-    head = tag("tr", tag("th", "", scope="col"), *heads)
-    return div(
-        tag("table", tag("thead", head), tag("tbody", *lines), cls="figures groups stacked-rows"), cls="scrolling"
-    )
+    lines = [
+        tag(
+            "tr",
+            tag("th", term(name, MARGIN) if name == "margin" else name, scope="row"),
+            *(tag("td", column[row], cls="left") for column in columns),
+        )
+        for row, name in enumerate(COLUMNS)
+    ]
+    head = tag("thead", tag("tr", tag("th", "", scope="col"), *heads))
+    return div(tag("table", head, tag("tbody", *lines), cls="figures why-table"), cls="scrolling")
 
 
-def _run_line(explanation: MissExplanation, standing: GoldRank, run_side: str) -> Html:
+def _cells_of_run(explanation: MissExplanation, standing: GoldRank) -> tuple[object, ...]:
     gold = standing.gold if standing.gold is not None else _any_gold(explanation)
     winner = "–" if standing.winner is None else explanation.passages[standing.winner].title or "untitled"
     share = 0.0 if standing.winner is None else explanation.namesake.get(standing.winner, 0.0)
     namesake = span(f" another entity, shares {100 * share:.0f}% of the subject's name", cls="soft") if share else ""
-    cells: tuple[object, ...] = (
+    return (
         f"{standing.rank:,}" if standing.rank else f"not in top {standing.k}",
         _number(standing.score),
         _number(standing.margin),
@@ -118,19 +140,12 @@ def _run_line(explanation: MissExplanation, standing: GoldRank, run_side: str) -
         _shared_words(explanation.words.get(standing.winner) if standing.winner is not None else None),
         _shared_words(explanation.words.get(gold) if gold is not None else None),
     )
-    return tag(
-        "tr",
-        tag("th", letter(run_side) if run_side else "", " ", standing.run, scope="row"),
-        *(
-            tag("td", cell, cls="left" if name in WORDY else None, data_name=name)
-            for name, cell in zip(COLUMNS, cells, strict=True)
-        ),
-    )
 
 
 def _any_gold(explanation: MissExplanation) -> int | None:
+    ranked = [standing.gold for standing in explanation.standings if standing.gold is not None]
     winners = {standing.winner for standing in explanation.standings}
-    return next((ordinal for ordinal in explanation.words if ordinal not in winners), None)
+    return ranked[0] if ranked else next((ordinal for ordinal in explanation.words if ordinal not in winners), None)
 
 
 def _number(value: float | None) -> str:
@@ -140,7 +155,7 @@ def _number(value: float | None) -> str:
 def _shared_words(shared_words: ContentWords | None) -> Html:
     if shared_words is None:
         return Html("–")
-    missing = span(" without ", ", ".join(shared_words.missing), cls="soft") if shared_words.missing else ""
+    missing = span("; lacks: ", ", ".join(shared_words.missing), cls="soft") if shared_words.missing else ""
     return join(", ".join(shared_words.shared) or "nothing", missing)
 
 
@@ -167,7 +182,7 @@ def _neighbours(explanation: MissExplanation) -> list[Html]:
         lines = [
             tag(
                 "li",
-                explanation.passages[each.ordinal].title or "untitled",
+                _passage_link(explanation.passages[each.ordinal]),
                 " ",
                 span(_number(each.similarity), cls="soft"),
                 join(" ", gold_badge()) if each.is_gold else "",
@@ -175,6 +190,12 @@ def _neighbours(explanation: MissExplanation) -> list[Html]:
             for each in near
         ]
         lists.append(
-            div(tag("p", term(f"Neighbours of the gold passage ({encoder})", NEAR)), tag("ol", *lines), cls="near")
+            div(tag("h3", term(f"Neighbours of the gold passage ({encoder})", NEAR)), tag("ol", *lines), cls="near")
         )
     return lists
+
+
+def _passage_link(passage: Passage) -> Html:
+    """A passage's title, as a link that finds the passage."""
+    words = (passage.title or passage.text)[:MAX_WORDS]
+    return link(passage.title or "untitled", url.href(url.FIND, {"words": words, "place": "passages"}))

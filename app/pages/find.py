@@ -14,6 +14,7 @@ from blindspot.app.runs import offered_runs
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.retrieval import full_text
+from blindspot.backend.text.number_words import quantity
 
 EMPTY = "Find a passage, question or note"
 ABOUT = "Each passage comes with the questions for which a run retrieves it."
@@ -98,10 +99,13 @@ def _most_retrieved(open_study: Study, name: str) -> Html:
     passages = open_study.corpus.passages(most)
     found = [full_text.TextResult(each.id, each.title, _start(each.text)) for each in passages]
     result = full_text.TextSearch("passages", found, False, "")
-    heading = tag("h2", f"Passages retrieved for most questions ({name}, top {hits.shape[1]})")
-    return join(
-        heading, found_list(open_study, result, None, _retrieved(open_study, name, [each.id for each in found]))
-    )
+    retrieved = _retrieved(open_study, name, [each.id for each in found])
+    first = found[0]
+    gold = len(open_study.questions.questions_by_gold([first.id]).get(first.id, ()))
+    number = quantity(len(retrieved.by.get(first.id, ())), "question")
+    heading = f"{first.title or f'Passage {first.id}'} is in {name}'s top {retrieved.k} for {number} and is gold for {gold or 'none'}"
+    about = f"The passages that {name} retrieves for the most questions in its top {retrieved.k}:"
+    return join(tag("h2", heading), tag("p", about, cls="soft"), found_list(open_study, result, None, retrieved))
 
 
 def _start(text: str) -> list[tuple[str, str]]:

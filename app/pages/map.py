@@ -48,6 +48,7 @@ from blindspot.backend.upkeep.study_path import NextStep
 from blindspot.db.question_table import rows_of
 
 NO_RUN = "no other run"
+APART = "The ringed questions lie apart: clusters are found among the vectors themselves, not in the picture. "
 
 
 def page() -> None:
@@ -97,9 +98,11 @@ def page() -> None:
     with head:
         _answer(map, rows, coloured)
         show(choices_fold(f"map {name}, by {colour.title}, k = {k}"))
-    worst = clusters.most_missed(rows, run) if run is not None and colour.name == "hit" else None
+    shows_hits = run is not None and colour.name == "hit"
+    worst = clusters.most_missed(rows, run) if run is not None and shows_hits else None
     _picture(map, state, rows, coloured, view, worst)
-    clusters.table(map, state, rows, k, _open_cluster(state))
+    ordered = clusters.by_misses(rows, run) if run is not None and shows_hits else rows
+    clusters.table(map, state, ordered, k, _open_cluster(state))
     statistics = tag("summary", "Statistics: how far the map can be trusted, and the spread of each group")
     show(tag("details", statistics, quality_line(map), spread_table(map), cls="panel fold"))
     parts_panel(study, "map", list(maps), can_download=False)
@@ -115,11 +118,14 @@ class Colouring(NamedTuple):
 
 
 class Marks(NamedTuple):
-    """What is marked on the map: the points with rings, by id; what the legend says of them; and the names of clusters."""
+    """What is marked on the map: the points with rings, by id; what the legend says of them; the names of clusters; and what
+    the page says of the rings.
+    """
 
     ringed: frozenset[str]
     rings: str
     names: tuple[PlaceName, ...]
+    note: str = ""
 
 
 def _next_step(map: Map, state: Clusters, rows: Sequence[clusters.ClusterRow], colouring: Colouring) -> NextStep | None:
@@ -151,14 +157,7 @@ def _answer(map: Map, rows: Sequence[clusters.ClusterRow], colouring: Colouring)
         )
         return
     worst = clusters.most_missed(rows, run)
-    where = (
-        ""
-        if worst is None
-        else (
-            f"{run} misses most in the cluster “{worst.name}”: {clusters.missed_count(worst, run):,} of "
-            f"{quantity(worst.hits[run].n, 'question')}."
-        )
-    )
+    where = "" if worst is None else _worst_cluster(rows, worst, run, other)
     if other is None:
         first = first_hits(map.study, run)
         ranks = [first[id] for id in map.question_ids if id in first]
@@ -177,6 +176,17 @@ def _answer(map: Map, rows: Sequence[clusters.ClusterRow], colouring: Colouring)
     found = link(f"{cells.only_b:,}", url.href(url.COMPARE, {**pair, "cell": "only_b"}))
     of_missed = f" of the {cells.only_b + cells.neither:,} questions that {run} misses in the top {k}"
     show(tag("h1", f"{other} finds ", found, of_missed), tag("p", "It misses ", lost, ". ", where))
+
+
+def _worst_cluster(rows: Sequence[clusters.ClusterRow], worst: clusters.ClusterRow, run: str, other: str | None) -> str:
+    """Say how many questions a run misses in its worst cluster, and how many of them the best other run misses."""
+    n = worst.hits[run].n
+    said = f"{run} misses most in the cluster “{worst.name}”: {clusters.missed_count(worst, run):,} of {quantity(n, 'question')}"
+    best = clusters.best_other(rows, run, other)
+    if best is None or not worst.hits[best].n:
+        return f"{said}."
+    of = "" if worst.hits[best].n == n else f" of {worst.hits[best].n:,}"
+    return f"{said}; {best} misses {clusters.missed_count(worst, best) or 'none'}{of} there."
 
 
 def _second_run(runs: list[str], run: str) -> str | None:
@@ -247,12 +257,13 @@ def _picture(
         picture_column, right = st.columns([7, 3])
         with picture_column:
             with st.container(key="map-picture", height="stretch"):
-                ringed, rings = _ringed_points(map, shown, state, cluster, saved), ""
-                if not ringed and named is not None and colouring.run is not None:
-                    missed = clusters.missed_questions(map, state, named.id, colouring.run, colouring.k)
+                ringed, rings, note = _ringed_points(map, shown, state, cluster, saved), "", ""
+                if not ringed and named is not None and (run := colouring.run) is not None:
+                    missed = clusters.missed_questions(map, state, named.id, run, colouring.k)
                     ringed, rings = frozenset(QUESTION + each.id for each in missed), f"missed in {named.name}"
-                names = clusters.names_on_map(map, state, view, None if named is None else named.id)
-                _plot(map, shown, state, colouring, view, Marks(ringed, rings, names))
+                    note = APART if clusters.lie_apart(map, state, named.id, view, run, colouring.k) else ""
+                names = _names(map, state, rows, colouring, view, named, cluster)
+                _plot(map, shown, state, colouring, view, Marks(ringed, rings, names, note))
             show(warnings(map, len(selectable(len(map)))))
         with right:
             with st.container():
@@ -261,6 +272,24 @@ def _picture(
                 elif point:
                     show(notice("This point is not on this map. ", link("Close", address(map, point=None))))
             _selection_panel(map, shown, state, rows, cluster, saved, colouring, bool(point))
+
+
+def _names(
+    map: Map,
+    state: Clusters,
+    rows: Sequence[clusters.ClusterRow],
+    colouring: Colouring,
+    view: int,
+    named: clusters.ClusterRow | None,
+    cluster: int | None,
+) -> tuple[PlaceName, ...]:
+    """Return the names on the map: of the open cluster and those with the most misses, else of the largest."""
+    if named is None or colouring.run is None:
+        return clusters.names_on_map(map, state, view)
+    most = [row.id for row in clusters.by_misses(rows, colouring.run) if clusters.missed_count(row, colouring.run)]
+    ids = [cluster, *most] if cluster is not None else most
+    ids = list(dict.fromkeys(ids))[: clusters.NAMES_OF_MISSES]
+    return clusters.names_on_map(map, state, view, ids, colouring.run, colouring.k, cluster)
 
 
 def _selection_panel(
@@ -286,7 +315,7 @@ def _selection_panel(
         selection.panel(map, points, ids, "Selection", run, k)
     elif not reading:
         if run is not None:
-            show(clusters.misses_by_cluster(map, rows, run, k))
+            show(clusters.misses_by_cluster(map, rows, run, other, k))
         selection.hint()
 
 
@@ -355,7 +384,7 @@ def _plot(
     )
     map_link()
     if colour.note is not None and run:
-        show(tag("p", "Questions are larger than passages. ", colour.note(run, k), cls="convention"))
+        show(tag("p", marks.note, "Questions are larger than passages. ", colour.note(run, k), cls="convention"))
 
 
 def _names_of_cells(map: Map, run: str, other_run: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -18,7 +19,7 @@ from blindspot.app.components.judge_opinions import JudgeMark, judge_marks
 from blindspot.app.components.judging.question_labels import judged, question_labels
 from blindspot.app.components.marks import letter, notice, relation_label
 from blindspot.app.components.miss_causes import causes_of_question
-from blindspot.app.components.question_head import gold_table, question_head, set_and_id
+from blindspot.app.components.question_head import gold_table, question_facts, question_head, set_and_id
 from blindspot.app.components.read_answer import read_answer, read_lines
 from blindspot.app.components.readings import chosen_reader
 from blindspot.app.components.tags import question_tags
@@ -111,11 +112,14 @@ def _listed_question(open_study: Study) -> None:
         _miss_reasons(open_study, compared, question, rule, chosen.k),
     )
     source, with_answers = open_study.questions.frequency_source, study.with_answers(open_study, question)
-    show(question_head(question, source, with_answers, *finding))
+    show(question_head(question, *finding))
     gold = list(open_study.corpus.ordinals(question.gold).values())
-    _details(open_study, question, person, chosen, lists, rule, gold)
+    with st.container(key="question-facts"):
+        show(question_facts(question, source, with_answers))
+        _details(open_study, question, person, chosen, lists, rule, gold)
+        show(LEGEND_FOLD)
     marks = judge_marks(open_study, question, [column.name for column in lists])
-    _show_lists(open_study, lists, question, rule, gold, marks)
+    _show_lists(open_study, lists, question, rule, gold, marks, _missing_side(compared, question, chosen.k))
     question_labels(open_study, question, person)
     show(div(span(convention(compared.run_a.kind, rule), cls="soft"), cls="foot"))
 
@@ -142,6 +146,15 @@ def _details(
             url.QUESTION, {"question": question.id, **chosen.parameters(page=1), **_ask_as_own(question)}
         )
         show(link("Reword this question", address, cls="quiet"))
+
+
+def _missing_side(comparison: Comparison, question: Question, k: int) -> str:
+    """Return the side of the run that misses a question in the top k, if exactly one does; else "a"."""
+    row = comparison.rows.get(question.id)
+    if row is None:
+        return "a"
+    found_a, found_b = (0 < int(ranks[row]) <= k for ranks in (comparison.first_ranks_a, comparison.first_ranks_b))
+    return "b" if found_a and not found_b else "a"
 
 
 def _finding(open_study: Study, comparison: Comparison, question: Question, rule: str) -> Html:
@@ -237,8 +250,13 @@ def _show_lists(
     rule: str,
     gold: Sequence[int],
     judged_by_machine: Mapping[int, JudgeMark] | None = None,
+    opened_side: str = "a",
 ) -> None:
-    """Show the legend, both lists, and a link to more hits."""
+    """Show the legend, both lists, and a link to more hits.
+
+    Args:
+        opened_side: the list that a narrow window shows first.
+    """
     deepest = max(column.depth for column in lists)
     shown = url.number("show", SHOWN, 1, max(deepest, 1))
     ordinals = rows_to_show(lists, gold, shown)
@@ -256,31 +274,38 @@ def _show_lists(
                 title="Key: m",
             )
         ]
+    columns = side_by_side(lists, question, passages, gold, shown, rule, judged_by_machine, opened_side)
     show(
         read_lines(open_study, question, lists, passages),
-        _legend(len(lists), bool(question.answers) or study.with_answers(open_study), bool(question.subject)),
-        side_by_side(lists, question, passages, gold, shown, rule, judged_by_machine),
+        _legend(len(lists), bool(question.answers) or study.with_answers(open_study), columns),
+        columns,
         div(*more, cls="foot more-hits"),
     )
     explanation_section(open_study, lists, question, passages, shown)
 
 
-def _legend(columns: int, with_answers: bool, with_subject: bool) -> Html:
-    parts = [tag("mark", "answer", cls="answer")] if with_answers else []
-    parts.append(tag("mark", "word of the question", cls="word"))
-    if with_subject:
-        parts.append(tag("mark", "similar name", cls="near"))
+LEGEND_FOLD = tag("details", tag("summary", "Marks"), cls="legend-fold")
+_CARD = re.compile(r'<article class="([^"]*)" id="[^"]*" data-side="(.)" data-passage="(\d+)"')
+
+
+def _legend(columns: int, with_answers: bool, shown: Html) -> Html:
+    """The marks that occur in the shown lists; a narrow window shows them when LEGEND_FOLD is open."""
+    marks = {"answer": "answer", "word": "word of the question", "near": "similar name"}
+    parts = [tag("mark", words, cls=cls) for cls, words in marks.items() if f'<mark class="{cls}"' in shown]
     if columns > 1:
         example = span(letter("b"), "23", cls="badge other")
         parts.append(span(example, " rank in the other list, – for none" if columns == 2 else " rank in another list"))
-    if columns == 2 and not with_answers:
-        parts.append(span(span(cls="line"), "passage in both lists"))
-    elif columns == 2:
+    if columns == 2:
+        cards = [(passage, side, "answers" in classes.split()) for classes, side, passage in _CARD.findall(shown)]
+        beside = {passage for passage, side, _ in cards if side == "b"}
+        lines = {answers for passage, side, answers in cards if side == "a" and passage in beside}
+        words = {True: ", contains an answer", False: ", no answer" if with_answers else ""}
         parts += [
-            span(span(cls="line answers"), "passage in both lists, contains an answer"),
-            span(span(cls="line"), "passage in both lists, no answer"),
+            span(span(cls="line answers" if each else "line"), f"passage in both lists{words[each]}", cls="of-lines")
+            for each in (True, False)
+            if each in lines
         ]
-    return div(*parts, cls="legend")
+    return div(*parts, cls="legend") if parts else Html("")
 
 
 def _list_position(comparison: Comparison, chosen: Selection, rows: np.ndarray, question_id: str) -> Html:
@@ -412,6 +437,7 @@ def _own_question(open_study: Study) -> None:
     if lists:
         with head:
             show(_shared(lists))
+        show(LEGEND_FOLD)
         _show_lists(open_study, lists, question, "dpr", list(open_study.corpus.ordinals(question.gold).values()))
 
 

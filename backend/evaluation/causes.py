@@ -56,7 +56,7 @@ CAUSES: dict[Cause, CauseRule] = {
         "is another title, and the passage is not gold.",
     ),
     Cause.OTHER_WORDS: CauseRule(
-        "Answer in other words",
+        "Question in other words than the passage",
         f"Each gold passage has less than {OTHER_WORDS_SHARE:.0%} of the question's content words, those of the subject's name aside.",
     ),
     Cause.LATE_FACT: CauseRule(

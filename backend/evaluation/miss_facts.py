@@ -5,7 +5,7 @@ and the words they share with the question. (What the command `why` edits is in 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,7 +16,17 @@ from blindspot.backend.core.runs import Run
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.importing.gold import find_ordinals
 from blindspot.backend.evaluation.question_facts import content_words
-from blindspot.backend.text.answers import DEFAULT_RULE, has_answer, nfd, rule_for, spaced_tokens
+from blindspot.backend.text.answers import (
+    DEFAULT_RULE,
+    answer_spans,
+    has_answer,
+    near_name_spans,
+    nfd,
+    query_spans,
+    rule_for,
+    spaced_tokens,
+)
+from blindspot.backend.text.spans import excerpt
 from blindspot.db.records import Passage, Question
 
 NEIGHBOURS = 5
@@ -76,6 +86,8 @@ class MissExplanation:
         trained: the number of training questions with the same relation, with the same template, and about the same
             subject; None without training questions.
         neighbours: by encoder.
+        near_names: by row, the first name in the excerpt of a winner that looks like the subject's; gold winners are left
+            out.
     """
 
     question: Question
@@ -88,6 +100,7 @@ class MissExplanation:
     frequency_source: str | None
     trained: TrainingQuestionCounts | None
     neighbours: dict[str, list[Neighbour]]
+    near_names: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +148,26 @@ def explain_question(
         study.questions.frequency_source,
         related_training_questions(study, question),
         near,
+        {
+            ordinal: name
+            for ordinal in set(winners) - set(gold)
+            if (name := near_name_in_excerpt(question, passages[ordinal], rule))
+        },
     )
+
+
+def near_name_in_excerpt(question: Question, passage: Passage, rule: str = DEFAULT_RULE) -> str:
+    """Return the first name that looks like the subject's in the excerpt of a passage that the page Question shows, as it
+    is written there; "" for none.
+    """
+    subject = question.subject or ""
+    near = near_name_spans(passage.text, subject)
+    if not near:
+        return ""
+    answers = answer_spans(passage.text, question.answers, rule_for(question, rule)) if question.answers else []
+    names = answer_spans(passage.text, [subject]) or query_spans(passage.text, subject)
+    start, end = excerpt(passage.text, answers, query_spans(passage.text, question.text), names)
+    return next((passage.text[low:high] for low, high in near if start <= low and high <= end), "")
 
 
 def namesake_sentence(explanation: MissExplanation, run_result: GoldRank) -> str:
@@ -144,6 +176,26 @@ def namesake_sentence(explanation: MissExplanation, run_result: GoldRank) -> str
         return ""
     title = explanation.passages[run_result.winner].title
     return f"{run_result.run} ranks another entity with a similar name first: {title} instead of {explanation.question.subject}."
+
+
+def near_name_sentence(explanation: MissExplanation, run_result: GoldRank) -> str:
+    """Return a sentence if the passage that the run ranks first mentions a name that looks like the subject's, and has no
+    answer; else "".
+    """
+    winner = run_result.winner
+    if (
+        winner is None
+        or run_result.rank == 1
+        or winner not in explanation.near_names
+        or explanation.holds_answer[winner]
+    ):
+        return ""
+    name, title = explanation.near_names[winner], explanation.passages[winner].title
+    where = f"{name} (in {title})" if title and title != name else name
+    return (
+        f"{run_result.run} ranks a passage with a similar name first: {where} instead of "
+        f"{explanation.question.subject}."
+    )
 
 
 def false_negative_sentence(explanation: MissExplanation, run_result: GoldRank) -> str:
@@ -159,7 +211,7 @@ def false_negative_sentence(explanation: MissExplanation, run_result: GoldRank) 
 
 def summary_sentence(explanation: MissExplanation) -> str:
     """Return the most informative fact as one sentence; "" if there is none."""
-    for tell in (namesake_sentence, false_negative_sentence):
+    for tell in (namesake_sentence, near_name_sentence, false_negative_sentence):
         if sentence := next(filter(None, (tell(explanation, standing) for standing in explanation.standings)), ""):
             return sentence
     if not any(standing.gold is not None for standing in explanation.standings):

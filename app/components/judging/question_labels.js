@@ -108,6 +108,7 @@ class OnQuestion {
     const count = this.outbox.entries.length;
     const words = this.said ?? "Label the focused passage: 1 positive, 2 related, 3 negative, 0 unsure. J: next, K: previous, Z: undo.";
     if (this.words.textContent !== words) this.words.textContent = words;
+    this.words.classList.toggle("keys-only", !this.said);
     const status = this.outbox.status(this.labels().size ? "✓ all saved" : "");
     if (this.status.textContent !== status) this.status.textContent = status;
     this.status.classList.toggle("unsaved", count > 0 || this.outbox.lost > 0);

@@ -9,6 +9,7 @@ from textwrap import shorten
 import numpy as np
 import streamlit as st
 
+from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.buckets import FEW
 from blindspot.app import url, who
 from blindspot.app.components.compare_tables import scrolling
@@ -46,34 +47,75 @@ def most_missed(rows: Sequence[ClusterRow], run: str) -> ClusterRow | None:
 
 
 NAMES_SHOWN = 4
+NAMES_OF_MISSES = 3  # names on the map where its colours show what a run misses
 LONGEST_NAME = 32  # characters of a name on the map
 APART = (0.45, 0.09)  # least distance of two names, beside and below each other, as a share of the map
+PARTS = 12  # the map's extent is cut into so many parts, across and down, of which a name looks for the fullest
+WIDE = 0.25  # questions lie apart if their median distance to their middle is above this share of the map's extent
 
 
-def names_on_map(map: Map, clusters: Clusters, view: int, first: int | None = None) -> tuple[PlaceName, ...]:
+def names_on_map(
+    map: Map,
+    clusters: Clusters,
+    view: int,
+    only: Sequence[int] | None = None,
+    run: str | None = None,
+    k: int = 1,
+    opened: int | None = None,
+) -> tuple[PlaceName, ...]:
     """Return the names of the largest clusters, leaving out those that would lie over another's.
 
     Args:
-        first: the cluster that the page's answer names, which is named before the largest.
+        only: the clusters to name instead, in this order.
+        run: the run whose misses in the top k have the names; by default all questions of a cluster.
+        opened: the open cluster, whose passages have rings and so its name.
     """
     places = np.asarray(map.coordinates(view))
-    extent = float(np.ptp(places, axis=0).max()) or 1.0
+    extent = _extent(places)
     names = cluster_names(known_of(map), clusters)
     shown: list[PlaceName] = []
-    for id in sorted(clusters.ids, key=lambda id: id != first):
-        x, y = _middle(map, clusters, id, places)
+    for id in clusters.ids if only is None else only:
+        passages = places[map.shown_questions + clusters.members(id)]
+        own = passages if id == opened else places[_rows_to_name(map, clusters, id, run, k)]
+        x, y = _densest(own if len(own) else passages, places)
         is_free = all(abs(x - each.x) > APART[0] * extent or abs(y - each.y) > APART[1] * extent for each in shown)
         if is_free and len(shown) < NAMES_SHOWN:
             shown.append(PlaceName(shorten(names[id], LONGEST_NAME, placeholder=" …"), x, y))
     return tuple(shown)
 
 
-def _middle(map: Map, clusters: Clusters, id: int, places: np.ndarray) -> tuple[float, float]:
-    """Return where to name a cluster: at the middle one of its questions, or of its passages if no question is shown."""
-    questions = [row for row in questions_of_cluster(known_of(map), clusters, id) if row < map.shown_questions]
-    own = places[questions] if questions else places[map.shown_questions + clusters.members(id)]
+def _extent(places: np.ndarray) -> float:
+    return float(np.ptp(places, axis=0).max()) or 1.0
+
+
+def _densest(own: np.ndarray, places: np.ndarray) -> tuple[float, float]:
+    """Return the point among a cluster's own where they are densest: the middle one of the fullest part of the map."""
+    parts = np.floor((own - places.min(axis=0)) / (_extent(places) / PARTS))
+    _, part_of, counts = np.unique(parts, axis=0, return_inverse=True, return_counts=True)
+    own = own[part_of.reshape(-1) == int(np.argmax(counts))]
     x, y = own[np.argmin(np.square(own - own.mean(axis=0)).sum(axis=1))].tolist()
     return x, y
+
+
+def _rows_to_name(map: Map, clusters: Clusters, id: int, run: str | None, k: int) -> list[int]:
+    """Return the rows on the map of the questions of a cluster that a run misses, or of all its questions."""
+    missed = _missed_rows(map, clusters, id, run, k) if run is not None else []
+    return missed or [row for row in questions_of_cluster(known_of(map), clusters, id) if row < map.shown_questions]
+
+
+def _missed_rows(map: Map, clusters: Clusters, id: int, run: str, k: int) -> list[int]:
+    """Return the rows on the map of the questions of a cluster that a run misses."""
+    missed = {question.id for question in missed_questions(map, clusters, id, run, k)}
+    return [row for row, question in enumerate(known_of(map).questions[: map.shown_questions]) if question.id in missed]
+
+
+def lie_apart(map: Map, clusters: Clusters, id: int, view: int, run: str, k: int) -> bool:
+    """Whether the questions of a cluster that a run misses are spread over the map (see WIDE)."""
+    places = np.asarray(map.coordinates(view))
+    own = places[_missed_rows(map, clusters, id, run, k)]
+    if len(own) < 2:
+        return False
+    return float(np.median(np.linalg.norm(own - own.mean(axis=0), axis=1))) > WIDE * _extent(places)
 
 
 def missed_count(row: ClusterRow, run: str) -> int:
@@ -84,20 +126,60 @@ def missed_count(row: ClusterRow, run: str) -> int:
 MISSES_SHOWN = 8
 
 
-def misses_by_cluster(map: Map, rows: Sequence[ClusterRow], run: str, k: int) -> Html:
-    """List the clusters in which a run misses the most questions, each with a link that opens it."""
-    most = sorted((row for row in rows if missed_count(row, run)), key=lambda row: -missed_count(row, run))
+def by_misses(rows: Sequence[ClusterRow], run: str) -> list[ClusterRow]:
+    """Return the clusters in the order of the questions that a run misses in them, most first."""
+    return sorted(rows, key=lambda row: -missed_count(row, run))
+
+
+def best_other(rows: Sequence[ClusterRow], run: str, compared: str | None = None) -> str | None:
+    """Return the run whose misses stand beside those of `run`: the one compared, else the one of the others that misses
+    the smallest share; None without another.
+    """
+    others = [name for name in rows[0].hits if name != run] if rows else []
+    if compared in others:
+        return compared
+
+    def missed_share(name: str) -> float:
+        return sum(missed_count(row, name) for row in rows) / max(sum(row.hits[name].n for row in rows), 1)
+
+    return min(others, key=missed_share, default=None)
+
+
+def misses_by_cluster(map: Map, rows: Sequence[ClusterRow], run: str, compared: str | None, k: int) -> Html:
+    """List the clusters in which a run misses the most questions, each with a link that opens it, its share, and the
+    share that the best other run misses.
+    """
+    most = [row for row in by_misses(rows, run) if missed_count(row, run)]
     if not most:
         return Html("")
+    other = best_other(rows, run, compared)
     lines = [
         row(
             f"{missed_count(each, run):,} of {each.hits[run].n:,}",
+            tag("td", percentage(_missed(each.hits[run])), cls=_few(each, run)),
+            *([] if other is None else [tag("td", percentage(_missed(each.hits[other])), cls=_few(each, other))]),
             head=link(each.name, address(map, cluster=each.id + 1, point=None, selection=None, list=None)),
         )
         for each in most[:MISSES_SHOWN]
     ]
-    listed = table_of(table_head("cluster", f"missed in the top {k}"), lines, "figures")
-    return div(tag("h2", f"Where {run} misses most"), listed, cls="panel")
+    heads = ["missed", "%", *([] if other is None else [f"{other}, %"])]
+    listed = table_of(table_head("cluster", *heads), lines, "figures clusters")
+    return div(
+        tag("h2", f"Where {run} misses most"),
+        listed,
+        tag("p", f"Questions missed in the top {k}. Pale: {few('question')}.", cls="convention"),
+        cls="panel misses",
+    )
+
+
+def _missed(hits: Estimate) -> Estimate:
+    """Return the share missed for the share found."""
+    value, low, high = (None if end is None else 1 - end for end in (hits.value, hits.high, hits.low))
+    return replace(hits, value=value, low=low, high=high)
+
+
+def _few(cluster: ClusterRow, run: str) -> str | None:
+    return "few" if cluster.hits[run].n < FEW else None
 
 
 def missed_questions(map: Map, clusters: Clusters, id: int, run: str, k: int) -> list[Question]:
@@ -114,8 +196,9 @@ def table(map: Map, clusters: Clusters, rows: Sequence[ClusterRow], k: int, open
         return
     shown = list(rows[0].hits)
     loose = int((clusters.labels == changes.NOISE).sum())
-    with st.container(key="map-clusters"):
-        show(tag("h2", "Clusters"), _undo_edit(map, clusters))
+    label = f"All {quantity(len(rows), 'cluster')}" if len(rows) > 1 else "1 cluster"
+    with st.container(key="map-clusters"), st.expander(label, expanded=open_cluster is not None):
+        show(_undo_edit(map, clusters))
         _undo_buttons(map, clusters)
         show(scrolling(_table(map, rows, shown, k, open_cluster), few("question")))
         show(

@@ -23,6 +23,10 @@ from blindspot.backend.maps.point_values import categories
 from blindspot.backend.maps.stored import Map
 
 SELECTABLE = 20_000
+RINGS_ON_PHONES = (
+    "missed in this cluster"  # what `link.js` writes in a narrow legend, where one cluster has its name on the map
+)
+EDGE = 0.3  # share of the map at either side where a name grows inwards, so that a narrow window shows all of it
 OTHERS = "other"
 GREY, DARK_GREY = "#78828c", "#626a72"
 PURPLE = "#7a5fb8"
@@ -102,21 +106,16 @@ def _cached_figure(
     titles, starts, ids, labelled, names, rings = _parts
     made = map_figure(_map, titles, starts, ids, _categories, view, highlighted_ids, labelled)
     if rings:
-        made.update_traces({"name": escape(rings, quote=False), "showlegend": True}, {"name": "marked"})
+        made.update_traces(
+            {"name": escape(rings, quote=False), "showlegend": True, "meta": RINGS_ON_PHONES}, {"name": "marked"}
+        )
     for name in names:
         text = escape(name.words, quote=False)
-        # The style sheet gives the box below the words the page's colour.
-        made.add_annotation(
-            x=name.x,
-            y=name.y,
-            text=text,
-            showarrow=False,
-            font={"size": 13},
-            bgcolor="#ffffff",
-            borderpad=1,
-            yshift=14,
-            name="place",
-        )
+        low, high = made.layout.xaxis.range
+        across = (name.x - low) / ((high - low) or 1.0)
+        side = "left" if across < EDGE else "right" if across > 1 - EDGE else "center"
+        place = {"x": name.x, "y": name.y, "xanchor": side, "yshift": 16}
+        made.add_annotation(text=text, showarrow=False, font={"size": 13}, name="place", **place)
     return made
 
 

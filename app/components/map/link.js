@@ -40,6 +40,18 @@ function draw() {
   pen.stroke();
 }
 
+const NARROW = 620, SMALLER = 0.6, fitted = new WeakSet();
+
+// In a narrow window the points and the legend are smaller.
+function fit(plot) {
+  const { Plotly } = window;
+  if (window.innerWidth > NARROW || !Plotly?.update || !plot.data.length || fitted.has(plot.data[0])) return;
+  plot.data.forEach((trace) => fitted.add(trace));
+  const sizes = plot.data.map((trace) => SMALLER * (trace.marker?.size ?? 6));
+  const names = plot.data.map((trace) => trace.meta ?? trace.name ?? "");
+  Plotly.update(plot, { "marker.size": sizes, name: names }, { "legend.font.size": 11 });
+}
+
 function link(plot) {
   state.plot = plot;
   plot.on("plotly_click", open);
@@ -51,7 +63,9 @@ function link(plot) {
   plot.on("plotly_relayout", draw);
   plot.on("plotly_relayouting", draw);
   plot.on("plotly_afterplot", draw);
+  plot.on("plotly_afterplot", () => fit(plot));
   draw();
+  fit(plot);
 }
 
 function look() {

@@ -170,13 +170,18 @@ def hint() -> None:
     show(
         div(
             tag("h2", "Selection"),
-            tag("p", "Draw a lasso or a box around points to list, save or judge them. Click a point to read it."),
+            tag(
+                "p",
+                "Draw a lasso or a box around points to list, save or judge them. Click a point to read it.",
+                cls="by-mouse",
+            ),
             tag(
                 "p",
                 "Click a name above the map to hide or show its points; double-click to show only them. Without a "
-                "mouse, open a cluster below, and then one of its passages.",
-                cls="convention",
+                "mouse, open a cluster, and then one of its passages.",
+                cls="convention by-mouse",
             ),
+            tag("p", "Tap a point to read it. Open a cluster to list its questions.", cls="by-touch"),
             cls="panel",
         )
     )
