@@ -298,8 +298,8 @@ FLIP_HEADS = {
 }
 ORACLE = "Oracle: success if either of the two lists has a relevant passage: the best that choosing between A and B per question can reach."
 GAIN = (
-    "The difference in percentage points, and the better run. Small print: paired 95% interval of the "
-    "difference. Faint: not significant (p > 0.05, paired sign-flip test). "
+    "The better run, and its lead in percentage points. Small print: paired 95% interval of the "
+    "lead, not adjusted. Faint: not significant (p > 0.05, paired sign-flip test). "
     "p values are Holm-adjusted for all differences of the table unless marked as not adjusted."
 )
 MACRO = (

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from blindspot.analysis.accuracy import Estimate, proportion, success_from_ranks
-from blindspot.analysis.buckets import FEW, UNKNOWN
+from blindspot.analysis.buckets import FEW, JOINED, UNKNOWN
 from blindspot.analysis.significance import independent_difference
 from blindspot.backend.core.result_table import signed_number, stated_interval
 from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, figures_at
@@ -50,6 +50,10 @@ class FrequencyPoint:
     @property
     def has_few_questions(self) -> bool:
         return self.estimate_a.n_units < FEW
+
+    @property
+    def is_joined(self) -> bool:
+        return self.estimate_a.n_units >= JOINED
 
 
 def findings(comparison: Comparison, k: int, names: tuple[str, str]) -> list[RunFinding]:
