@@ -99,6 +99,22 @@ def test_a_sentence_says_who_is_ahead_there_and_elsewhere(here, outside, words):
     ).replace("other", "B" if here > 0 else "A")
 
 
+@pytest.mark.parametrize(
+    ("here", "rest", "words"),
+    [
+        ((0.449, 0.319, 0.566), (0.016, -0.026, 0.057), "(95%: 31.9 to 56.6); elsewhere 1.6 ahead, not established."),
+        ((-0.3, -0.4, -0.2), (0.196, 0.1, 0.3), "(95%: 20.0 to 40.0); elsewhere 19.6 behind (95%: 10.0 to 30.0)."),
+        ((-0.3, -0.4, -0.2), (-0.1, -0.2, -0.05), "(95%: 20.0 to 40.0); elsewhere 10.0 ahead (95%: 5.0 to 20.0)."),
+        ((0.3, 0.2, 0.4), (0.0, -0.1, 0.1), "(95%: 20.0 to 40.0); elsewhere level."),
+    ],
+)
+def test_a_title_on_a_slice_states_both_intervals(here, rest, words):
+    inside, outside = (Estimate(value, 84, low, high, "t") for value, low, high in (here, rest))
+    figures = SimpleNamespace(n=84, difference=SimpleNamespace(estimate=inside))
+    found = SimpleNamespace(figures=figures, outside=rest[0], expression="relation:P1")
+    assert sentence(found, ("A", "B"), 5, outside).endswith(f"on 84 questions of relation P1 {words}")
+
+
 def test_the_relation_that_is_named_has_enough_facts():
     """A large difference in a few facts is left to the table; with few facts everywhere the largest one is named."""
 
