@@ -407,9 +407,11 @@ def run_figures(measured_run: MeasuredRun, measure: RankingMeasure) -> list[Html
     return [estimate_cell(k) for k in KS] if measure.has_cut_off else [estimate_cell(measured_run.k)]
 
 
-def measure_heads(measure: RankingMeasure) -> list[Html]:
+def measure_heads(measure: RankingMeasure, sorted_k: int | None = None) -> list[Html]:
+    """The heads of `run_figures`. sorted_k: the cut-off by which the rows are sorted, the highest first."""
+    order = {k: "descending" for k in KS if k == sorted_k or not measure.has_cut_off and sorted_k}
     if measure is SUCCESS:
-        return [tag("th", success_head(k), scope="col", cls=_deepest_cutoff(k)) for k in KS]
+        return [tag("th", success_head(k), scope="col", cls=_deepest_cutoff(k), aria_sort=order.get(k)) for k in KS]
     about = f"{measure.help[0].upper()}{measure.help[1:]}. Small print: 95% interval."
     titles = [f"@{k}" for k in KS] if measure.has_cut_off else [measure.title]
     return [
@@ -418,6 +420,7 @@ def measure_heads(measure: RankingMeasure) -> list[Html]:
             term(title, f"{measure.title_at('k')}: {about}"),
             scope="col",
             cls=_deepest_cutoff(k) if len(titles) > 1 else None,
+            aria_sort=order.get(k),
         )
         for title, k in zip(titles, KS, strict=False)
     ]

@@ -100,9 +100,9 @@ def doubtful_badge() -> Html:
     return span("doubtful", cls="badge doubtful", title=title)
 
 
-def methods_note(*label: object) -> Html:
+def methods_note(*label: object, title: str = "How this is counted") -> Html:
     """The methods and conventions of a page, in a closed expander, once per page."""
-    return tag("details", tag("summary", "How this is counted"), div(*label), cls="how")
+    return tag("details", tag("summary", title), div(*label), cls="how")
 
 
 def unbroken(sentence: str, names: Iterable[str]) -> Html:
