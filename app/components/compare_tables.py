@@ -33,7 +33,7 @@ from blindspot.app.runs import retriever_label
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
 from blindspot.backend.core.result_table import signed_ends, signed_number, stated_interval
-from blindspot.backend.core.units import count_with_units
+from blindspot.backend.core.units import count_with_units, n_cell
 from blindspot.backend.evaluation.comparison import KS, SURE, MeasuredRun, Overall, PairedFigures, by_group, overall
 from blindspot.backend.evaluation.comparison_words import p_words, significance_sentence, where_words
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
@@ -255,7 +255,19 @@ def group_table(comparison: Comparison, selection: Selection, subset: np.ndarray
         tag("th", letter("a"), f" @{selection.k}", title=measure.title_at(selection.k), scope="col"),
         tag("th", letter("b"), f" @{selection.k}", title=measure.title_at(selection.k), scope="col"),
         tag("th", "ahead", title=GAIN, scope="col"),
-        tag("th", term(join("p (Holm, ", tag("br"), f"{_counted(found, group_kind)})"), HOLM), scope="col", cls="wide"),
+        tag(
+            "th",
+            term(
+                join(
+                    "p (Holm, ",
+                    tag("br"),
+                    f"{quantity(len(found), 'relation' if group_kind == 'relation' else 'group')})",
+                ),
+                HOLM,
+            ),
+            scope="col",
+            cls="wide",
+        ),
         *(
             tag("th", words, title=f"Number of questions: {said}", scope="col", cls="wide")
             for words, said in FLIP_HEADS.values()
@@ -376,7 +388,7 @@ def _group_line(name: str, paired_figures: PairedFigures, selection: Selection, 
 
     return tag(
         "tr",
-        tag("th", head, scope="row"),
+        tag("th", head, scope="row", data_n=f"n {n_cell(paired_figures.n, paired_figures.units, paired_figures.unit)}"),
         tag("td", n_figure(paired_figures.n, paired_figures.units, paired_figures.unit), cls="wide"),
         tag("td", percentage(paired_figures.a, is_share=paired_figures.measure is SUCCESS)),
         tag("td", percentage(paired_figures.b, is_share=paired_figures.measure is SUCCESS)),
