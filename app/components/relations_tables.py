@@ -145,8 +145,8 @@ def along_frequency(curves: Curves, runs: Sequence[str], questions_address: Call
                 both = differences.get(point.bucket)
                 cells.append(tag("td", gain(both.difference) if both else ""))
             cells += [wide_cell(each) for each in shown[2:]]
-            named = tag("th", head, scope="row", data_n=f"n {n_cell(point.n, point.units, curves.unit)}")
-            lines.append(row(*cells, head=named, cls="few" if point.has_few_questions else None))
+            first = tag("th", head, scope="row", data_n=f"n {n_cell(point.n, point.units, curves.unit)}")
+            lines.append(row(*cells, head=first, cls="few" if point.has_few_questions else None))
     badges = [letter("a"), letter("b")] if len(runs) > 1 else []
     names = [join(badge, " ", run) for badge, run in zip_longest(badges, runs, fillvalue="")]
     heads = [wide_head("n")]
