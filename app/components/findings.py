@@ -80,15 +80,16 @@ def curves(points: Sequence[FrequencyPoint], names: tuple[str, str], k: int, uni
     places = [100 * (number + 0.5) / len(points) for number in range(len(points))]
     sides = {"a": [point.estimate_a for point in points], "b": [point.estimate_b for point in points]}
     joined = [number for number, point in enumerate(points) if point.is_joined]
+    shifts = {"a": -1.5, "b": 1.5}  # so that the points of a group stand beside each other
     lines = [
         div(
             cls=f"line {side}",
-            style=f"clip-path:{_ribbon([places[n] for n in joined], [each[n] for n in joined])}",
+            style=f"clip-path:{_ribbon([places[n] + shifts[side] for n in joined], [each[n] for n in joined])}",
         )
         for side, each in sides.items()
     ]
     dots = [
-        _dot(side, place + (1.5 if side == "b" else -1.5), estimate, point)
+        _dot(side, place + shifts[side], estimate, point)
         for side, each in sides.items()
         for place, estimate, point in zip(places, each, points, strict=True)
     ]
