@@ -21,6 +21,10 @@ FEW = 30
 """A point with fewer units of observation (facts) is unreliable; plots draw it in grey."""
 
 
+JOINED = 5
+"""The line of a plot joins the points with at least so many units; a point with fewer stands alone."""
+
+
 GROUPS = (*(label for _, label in FREQUENCY_STEPS), "100+")
 """Labels of the groups by number of mentions, from rare to frequent; `mention_groups` gives their indices."""
 
@@ -135,6 +139,10 @@ class Point:
     @property
     def has_few_questions(self) -> bool:
         return self.units < FEW
+
+    @property
+    def is_joined(self) -> bool:
+        return self.units >= JOINED
 
 
 def value_curves(

@@ -75,8 +75,9 @@ def table_head(first_heading: object, *rest: object) -> Html:
 
 
 def row(*cells: object, head: object, **attributes: Any) -> Html:
-    """A row of a table of figures: its name and its cells. A `td` is used unchanged."""
-    return tag("tr", tag("th", head, scope="row"), *(_table_cell("td", each) for each in cells), **attributes)
+    """A row of a table of figures: its name and its cells. A `td`, and a `th` as the name, is used unchanged."""
+    named = head if isinstance(head, Html) and head.startswith("<th") else tag("th", head, scope="row")
+    return tag("tr", named, *(_table_cell("td", each) for each in cells), **attributes)
 
 
 def wide_head(content: object) -> Html:

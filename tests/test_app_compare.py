@@ -6,7 +6,8 @@ import pytest
 
 from blindspot.analysis.intervals import tango
 from blindspot.app.components.compare_tables import scrolling
-from blindspot.app.components.marks import relation_label
+from blindspot.app.components.marks import relation_label, unbroken
+from blindspot.app.components.pager import pager
 from blindspot.app.markup import tag
 from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.core.runs import write_run
@@ -207,6 +208,22 @@ def test_pages_of_questions(tmp_path):
     assert "51–60 of 60 questions" in last.text, "a page beyond the last is the last"
 
 
+@pytest.mark.parametrize(
+    ("page", "shown"),
+    [(1, "1 2 3 … 19"), (4, "1 2 3 4 5 6 … 19"), (9, "1 … 7 8 9 10 11 … 19"), (19, "1 … 17 18 19")],
+)
+def test_a_gap_between_pages_is_marked(page, shown):
+    made = str(pager(470, page, 25, "question", lambda number: f"?page={number}"))
+    words = re.sub(r"<[^>]*>", " ", made.split("previous")[1].split("next")[0]).split()
+    assert " ".join(words) == shown
+
+
+def test_a_name_in_a_title_does_not_break_at_its_hyphen():
+    said = unbroken("a-dev is ahead of <b>-a-dev.", ["a-dev", "<b>-a-dev", "plain"])
+    assert said == '<span class="unbroken">a-dev</span> is ahead of <span class="unbroken">&lt;b&gt;-a-dev</span>.'
+    assert unbroken("plain & simple", ["plain"]) == "plain &amp; simple"
+
+
 def test_fewer_than_two_runs_say_what_to_do(tmp_path):
     study = make_study(tmp_path / "none", people(), ())
     assert "Compare needs two runs" in Page(study.folder, "compare").text
@@ -230,6 +247,8 @@ def test_labels_correct_the_figures(tmp_path):
     labels = Labels(study.labels_path, passages=study.corpus.ordinals)
     labels.add("Ann", LabelEvent("g", "label", "q3", (Choice("filler0", "positive"), Choice("filler1", "negative"))))
     page = Page(study.folder, "compare", a="alpha", b="beta", k=1)
+    (fold,) = re.findall(r'<details[^>]*class="panel fold"[^>]*>', page.html)
+    assert " open" in fold and "no label changes a figure" not in page.text
     (panel,) = page.part(r'<table class="figures small">.*?</table>')
     alpha, beta = panel.split("alpha")[1].split("beta")
     assert f"{100 * 3 / 7:.1f}" in alpha and f"{100 * 4 / 7:.1f}" in alpha

@@ -135,6 +135,17 @@ def test_runs_stand_with_their_accuracy_and_its_interval(study):
     assert "A passage is relevant if its text contains an answer (rule: dpr; titles are not searched)." in page.text
 
 
+def test_runs_of_a_set_are_sorted_by_the_headline_measure(study):
+    page = Page(study.folder)
+    table = re.search(r'<table class="figures runs.*?</table>', page.html, re.S)
+    assert table is not None
+    (head,) = re.findall(r'<th[^>]*aria-sort="descending"[^>]*>.*?</th>', table.group(), re.S)
+    assert "S@5" in head, "its head says so"
+    rows = re.findall(r"<tr>(?:(?!</tr>).)*?</tr>", table.group(), re.S)
+    shares = [float(found[1]) for line in rows if len(found := re.findall(r'title="([\d.]+)% of', line)) > 1]
+    assert len(shares) > 1 and shares == sorted(shares, reverse=True)
+
+
 def test_two_runs_are_picked_and_compared_by_links(study):
     page = Page(study.folder, a="short", b="beta")
     assert "compare?a=short&b=beta" in page.links()

@@ -96,7 +96,7 @@ def test_relations_over_three_runs(study):
     assert line.startswith("place of birth (P19) 3 100.0 66.7 100.0 A +33.3"), "first the chosen k and the difference"
     assert line.endswith(" 66.7 66.7 66.7"), "then the other k"
     (heads,) = page.part("<thead>.*?</thead>")
-    assert heads.startswith("relation n A alpha @5 B beta @5 short @5 A − B p (Holm) A − B, points"), heads
+    assert heads.startswith("relation n A alpha @5 B beta @5 short @5 ahead p (Holm) A − B, points"), heads
     assert '<details class="all-columns deep">' in page.html, "the other k are shown on demand"
     assert "Pale: p above 0.05 or fewer than 30 facts." in page.text
     assert "Not directly comparable" not in page.text, "the runs are not 20 deep"
@@ -105,12 +105,16 @@ def test_relations_over_three_runs(study):
 
 def test_next_leads_to_the_questions_of_what_the_heading_names(study):
     page = relations(study, runs="alpha,beta", k=5)
-    assert page.part("<h1.*?</h1>") == ["No single relation separates alpha from beta in the top 5."]
+    assert page.part("<h1.*?</h1>") == [
+        "alpha is ahead in 1 of 2 relations in the top 5; none is established on its own."
+    ]
     assert "Furthest: place of birth (P19), alpha +33.3 (95%: " in page.text
     assert "), uncorrected; not established after correction for 2 relations." in page.text
     words, address = page.next_step()
-    assert words == "Next: read the 1 question on place of birth (P19) that only alpha answers"
-    assert address == "question?a=alpha&b=beta&cell=only_a&relation=P19"
+    assert words == "Next: see it by frequency", "not to a relation that is not established"
+    assert address == "relations?runs=alpha%2Cbeta&k=5&view=frequency"
+    assert "Read the 1 question on place of birth (P19) that only alpha answers" in page.text
+    assert "question?a=alpha&b=beta&cell=only_a&relation=P19" in page.links()
     words, address = slices(study, slice="word:where and frequency>=20").next_step()
     assert words == "Next: read the 1 question of this slice that only alpha answers"
     assert address == "question?a=alpha&b=beta&cell=only_a&slice=word%3Awhere+and+frequency%3E%3D20"
@@ -131,7 +135,7 @@ def test_relations_along_frequency(study):
     mass = relations(study, runs="alpha,beta", view="frequency", k=5, buckets="cut")
     assert "Eight groups of about equal cumulative frequency" in mass.text
     assert "times the subject is mentioned in the question files" in str(page.app.get("plotly_chart")[0].proto)
-    assert "A − B" in page.part("<thead>.*?</thead>")[0]
+    assert page.part("<thead>.*?</thead>")[0].endswith("ahead"), "the better run's lead"
     assert relations(study, runs="alpha", view="frequency").app.get("plotly_chart")
 
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from blindspot.analysis import published
-from blindspot.analysis.buckets import UNKNOWN
+from blindspot.analysis.accuracy import Estimate
+from blindspot.analysis.buckets import UNKNOWN, Point
 from blindspot.analysis.intervals import wilson
 from blindspot.analysis.significance import holm, mcnemar, sign_flip
 from blindspot.backend.core.runs import write_run
@@ -25,6 +26,7 @@ from blindspot.backend.evaluation.panel import (
     ALL,
     RANDOM,
     TRAINED,
+    Curves,
     Panel,
     frequency_curves,
     relation_table,
@@ -282,6 +284,21 @@ def test_groups_by_mentions_are_the_default_and_those_of_the_comparison(tmp_path
     ]
     for points, few in zip(figure.data[::2], figure.data[1::2], strict=True):
         assert few.x and few.marker.line.color == points.marker.color, "hollow points keep the run's colour"
+
+
+def test_a_line_leaves_out_groups_of_fewer_than_five_facts():
+    points = [
+        Point(bucket, 2 * units, units, Estimate(0.5, 2 * units, 0.2, 0.8, "t", units=units), 1, 1)
+        for bucket, units in enumerate((40, 4, 5))
+    ]
+    curves = Curves({ALL: {"one": points, "two": points}}, 5, "", "mentions", "the files", None, unit="fact")
+    figure = curve_plot(curves, ["one", "two"])
+    drawn = [(trace.mode, len(trace.x), trace.showlegend) for trace in figure.data[::2]]
+    assert drawn == 2 * [("lines+markers", 2, True), ("markers", 1, False)]
+    assert list(figure.layout.xaxis.ticktext) == ["≤1<br>80<br>40", "2–3<br>8<br>4", "4–9<br>10<br>5"]
+    assert "below: questions, facts" in figure.layout.xaxis.title.text
+    beside = [trace.x[0] for trace in figure.data[::4]]
+    assert beside[0] < beside[1], "the points of a group stand beside each other"
 
 
 def test_published_figures_stand_with_their_relations(real_data):

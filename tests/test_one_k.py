@@ -62,7 +62,7 @@ def compared(small_demo):
 def test_every_page_and_command_opens_at_the_headlines_k(small_demo, pages, compared):
     assert f"Success@{HEADLINE_K}, %" in pages["home"]
     assert f"A finds in top {HEADLINE_K}" in pages["compare"]
-    assert f"{A} @{HEADLINE_K} B {B} @{HEADLINE_K} A \u2212 B" in pages["relations"]
+    assert f"{A} @{HEADLINE_K} B {B} @{HEADLINE_K} ahead" in pages["relations"]
     assert f" in the top {HEADLINE_K}: " in pages["question"], "the causes of a miss"
     assert compared["k"] == HEADLINE_K
     assert json.loads(printed(small_demo, "misses", A, B, "--json"))["k"] == HEADLINE_K

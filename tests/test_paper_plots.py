@@ -21,7 +21,7 @@ from blindspot.backend.evaluation.comparison import measure_all
 from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_with
 from blindspot.backend.evaluation.panel import Panel, frequency_curves, relation_table
 from blindspot.backend.evaluation.panel_report import frequency_figures, frequency_rows, relation_figures, relation_rows
-from blindspot.backend.evaluation.paper_plots import COLUMN, DPI, FORMS, paper_plot
+from blindspot.backend.evaluation.paper_plots import COLUMN, DPI, FORMS, STYLE, paper_plot
 from blindspot.backend.evaluation.report_plots import curve_plot, dumbbell
 from blindspot.db.errors import BadInput
 from tests.app_pages import HOSTILE, hand_made_study
@@ -70,6 +70,15 @@ def test_an_svg_is_the_same_at_every_save_and_refers_to_nothing_outside(plots):
     assert first == second and b"<script" not in first
     ElementTree.fromstring(first.decode())
     assert not re.search(rb'(href|src)="(?!#)', first)
+
+
+def test_the_groups_and_relations_have_their_names(plots, monkeypatch):
+    """Their places on the axis are numbers, because the runs of a group stand beside each other."""
+    monkeypatch.setitem(STYLE, "svg.fonttype", "none")
+    frequency, relations = (paper_plot(figure, "svg").decode() for figure in plots)
+    assert "≤1" in frequency and "P19 place of birth" in relations and "P50 author" in relations
+    first, second = (trace.y for trace in plots[1].data if trace.mode == "markers" and trace.showlegend is not False)
+    assert all(a < b for a, b in zip(first, second, strict=True)), "one run below the other"
 
 
 def test_hostile_names_are_text(panel):

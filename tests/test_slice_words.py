@@ -9,11 +9,17 @@ import numpy as np
 import pytest
 
 from blindspot.analysis.accuracy import Estimate
+from blindspot.analysis.buckets import GROUPS
 from blindspot.app.components.strips import difference_strip, strip_head, widest_difference
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.evaluation.comparison import Comparison, measure
 from blindspot.backend.evaluation.measures import SUCCESS
-from blindspot.backend.evaluation.panel_words import frequency_sentence, furthest_sentence, relations_sentence
+from blindspot.backend.evaluation.panel_words import (
+    frequency_sentence,
+    furthest_sentence,
+    relations_sentence,
+    small_groups_sentence,
+)
 from blindspot.backend.evaluation.slice_finder import find_slices
 from blindspot.backend.evaluation.slice_words import in_words, merge_nested, sentence
 from blindspot.backend.evaluation.slices import Facts
@@ -93,6 +99,22 @@ def test_a_sentence_says_who_is_ahead_there_and_elsewhere(here, outside, words):
     ).replace("other", "B" if here > 0 else "A")
 
 
+@pytest.mark.parametrize(
+    ("here", "rest", "words"),
+    [
+        ((0.449, 0.319, 0.566), (0.016, -0.026, 0.057), "(95%: 31.9 to 56.6); elsewhere 1.6 ahead, not established."),
+        ((-0.3, -0.4, -0.2), (0.196, 0.1, 0.3), "(95%: 20.0 to 40.0); elsewhere 19.6 behind (95%: 10.0 to 30.0)."),
+        ((-0.3, -0.4, -0.2), (-0.1, -0.2, -0.05), "(95%: 20.0 to 40.0); elsewhere 10.0 ahead (95%: 5.0 to 20.0)."),
+        ((0.3, 0.2, 0.4), (0.0, -0.1, 0.1), "(95%: 20.0 to 40.0); elsewhere level."),
+    ],
+)
+def test_a_title_on_a_slice_states_both_intervals(here, rest, words):
+    inside, outside = (Estimate(value, 84, low, high, "t") for value, low, high in (here, rest))
+    figures = SimpleNamespace(n=84, difference=SimpleNamespace(estimate=inside))
+    found = SimpleNamespace(figures=figures, outside=rest[0], expression="relation:P1")
+    assert sentence(found, ("A", "B"), 5, outside).endswith(f"on 84 questions of relation P1 {words}")
+
+
 def test_the_relation_that_is_named_has_enough_facts():
     """A large difference in a few facts is left to the table; with few facts everywhere the largest one is named."""
 
@@ -116,7 +138,8 @@ def test_the_relation_that_is_named_has_enough_facts():
     )
     assert said((30, 30)).endswith("; most on place of birth (P19), by 70.0 points (95%: 60.0 to 80.0).")
     assert said((2, 3)).endswith("; most on place of birth (P19), by 70.0 points (95%: 60.0 to 80.0).")
-    assert said((29, 30), p=0.2) == "No single relation separates one from two in the top 5."
+    assert said((29, 30), p=0.2) == "one is ahead in 2 of 2 relations in the top 5; none is established on its own."
+    assert said((29, 30), p=0.2, sign=-1).startswith("two is ahead in 2 of 2 relations")
     assert said((29, 30), p=0.2, words=furthest_sentence) == (
         "Furthest among relations with 30 or more facts: author (P50), one +30.0 (95%: 20.0 to 40.0), uncorrected; not "
         "established after correction for 2 relations."
@@ -141,8 +164,8 @@ def test_a_slice_is_drawn_with_its_interval_and_the_difference_elsewhere():
     assert "<span>−60</span><span>0</span><span>+60</span>" in strip_head(60)
 
 
-def frequency_words(*figures, cut="mentions"):
-    """The title over groups of (points, low, high, p, units)."""
+def frequency_words(*figures, cut="mentions", words=frequency_sentence):
+    """The title, or another sentence, over groups of (points, low, high, p, units)."""
     groups = {
         bucket: SimpleNamespace(
             units=units, difference=SimpleNamespace(p_shown=p, estimate=SimpleNamespace(value=v, low=low, high=high))
@@ -150,9 +173,29 @@ def frequency_words(*figures, cut="mentions"):
         for bucket, (v, low, high, p, units) in enumerate(figures)
     }
     curves = SimpleNamespace(
-        differences={"all": groups}, series={"all": {}}, k=5, measure=SUCCESS, cut=cut, title="Success@5"
+        differences={"all": groups},
+        series={"all": {}},
+        k=5,
+        measure=SUCCESS,
+        cut=cut,
+        title="Success@5",
+        unit="fact",
+        label=lambda bucket: GROUPS[bucket].replace("-", "–"),
     )
-    return frequency_sentence(curves, ("one", "two"))
+    return words(curves, ("one", "two"))
+
+
+def test_leads_in_small_groups_are_named_as_indicative():
+    lead, small, back = (0.45, 0.3, 0.6, 0.001, 69), (0.385, 0.209, 0.573, 1, 26), (-0.227, -0.427, -0.056, 1, 22)
+    assert frequency_words(lead, small, back, words=small_groups_sentence) == (
+        "2–3 mentions: one +38.5 (95%: 20.9 to 57.3); 4–9 mentions: two +22.7 (95%: 5.6 to 42.7); each of fewer than 30 "
+        "facts, so only indicative."
+    )
+    level = (0.1, -0.1, 0.3, 1, 22)
+    assert frequency_words(lead, level, words=small_groups_sentence) == "", "their intervals include 0"
+    assert frequency_words(small, level, words=small_groups_sentence, cut="mass").endswith(
+        "(95%: 20.9 to 57.3); fewer than 30 facts, so only indicative."
+    )
 
 
 def test_the_title_by_frequency_says_where_a_lead_is_established_and_where_none_is():

@@ -33,7 +33,7 @@ from blindspot.app.runs import retriever_label
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
 from blindspot.backend.core.result_table import signed_ends, signed_number, stated_interval
-from blindspot.backend.core.units import count_with_units
+from blindspot.backend.core.units import count_with_units, n_cell
 from blindspot.backend.evaluation.comparison import KS, SURE, MeasuredRun, Overall, PairedFigures, by_group, overall
 from blindspot.backend.evaluation.comparison_words import p_words, significance_sentence, where_words
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
@@ -255,7 +255,19 @@ def group_table(comparison: Comparison, selection: Selection, subset: np.ndarray
         tag("th", letter("a"), f" @{selection.k}", title=measure.title_at(selection.k), scope="col"),
         tag("th", letter("b"), f" @{selection.k}", title=measure.title_at(selection.k), scope="col"),
         tag("th", "ahead", title=GAIN, scope="col"),
-        tag("th", term(join("p (Holm, ", tag("br"), f"{_counted(found, group_kind)})"), HOLM), scope="col", cls="wide"),
+        tag(
+            "th",
+            term(
+                join(
+                    "p (Holm, ",
+                    tag("br"),
+                    f"{quantity(len(found), 'relation' if group_kind == 'relation' else 'group')})",
+                ),
+                HOLM,
+            ),
+            scope="col",
+            cls="wide",
+        ),
         *(
             tag("th", words, title=f"Number of questions: {said}", scope="col", cls="wide")
             for words, said in FLIP_HEADS.values()
@@ -298,8 +310,8 @@ FLIP_HEADS = {
 }
 ORACLE = "Oracle: success if either of the two lists has a relevant passage: the best that choosing between A and B per question can reach."
 GAIN = (
-    "The difference in percentage points, and the better run. Small print: paired 95% interval of the "
-    "difference. Faint: not significant (p > 0.05, paired sign-flip test). "
+    "The better run, and its lead in percentage points. Small print: paired 95% interval of the "
+    "lead, not adjusted. Faint: not significant (p > 0.05, paired sign-flip test). "
     "p values are Holm-adjusted for all differences of the table unless marked as not adjusted."
 )
 MACRO = (
@@ -376,7 +388,7 @@ def _group_line(name: str, paired_figures: PairedFigures, selection: Selection, 
 
     return tag(
         "tr",
-        tag("th", head, scope="row"),
+        tag("th", head, scope="row", data_n=f"n {n_cell(paired_figures.n, paired_figures.units, paired_figures.unit)}"),
         tag("td", n_figure(paired_figures.n, paired_figures.units, paired_figures.unit), cls="wide"),
         tag("td", percentage(paired_figures.a, is_share=paired_figures.measure is SUCCESS)),
         tag("td", percentage(paired_figures.b, is_share=paired_figures.measure is SUCCESS)),
@@ -407,9 +419,11 @@ def run_figures(measured_run: MeasuredRun, measure: RankingMeasure) -> list[Html
     return [estimate_cell(k) for k in KS] if measure.has_cut_off else [estimate_cell(measured_run.k)]
 
 
-def measure_heads(measure: RankingMeasure) -> list[Html]:
+def measure_heads(measure: RankingMeasure, sorted_k: int | None = None) -> list[Html]:
+    """The heads of `run_figures`. sorted_k: the cut-off by which the rows are sorted, the highest first."""
+    order = {k: "descending" for k in KS if k == sorted_k or not measure.has_cut_off and sorted_k}
     if measure is SUCCESS:
-        return [tag("th", success_head(k), scope="col", cls=_deepest_cutoff(k)) for k in KS]
+        return [tag("th", success_head(k), scope="col", cls=_deepest_cutoff(k), aria_sort=order.get(k)) for k in KS]
     about = f"{measure.help[0].upper()}{measure.help[1:]}. Small print: 95% interval."
     titles = [f"@{k}" for k in KS] if measure.has_cut_off else [measure.title]
     return [
@@ -418,6 +432,7 @@ def measure_heads(measure: RankingMeasure) -> list[Html]:
             term(title, f"{measure.title_at('k')}: {about}"),
             scope="col",
             cls=_deepest_cutoff(k) if len(titles) > 1 else None,
+            aria_sort=order.get(k),
         )
         for title, k in zip(titles, KS, strict=False)
     ]

@@ -39,22 +39,25 @@ def demo_panel(open_study: Study, person: Person | None, heading: str = "h1") ->
         tag(heading, "Where does dense retrieval fail, and what do labels change?"),
         tag(
             "ol",
-            *(_step(number, step, is_made, heading == "h2") for number, step in enumerate(steps, 1)),
+            *(_step(step, is_made, heading == "h2") for step in steps),
             cls="steps",
         ),
-        methods_note(ABOUT, *(tag("p", f"{step.title}: {step.note}") for step in steps if step.note)),
+        methods_note(
+            ABOUT,
+            *(tag("p", f"{step.title}: {step.note}") for step in steps if step.note),
+            title="About this study",
+        ),
         cls="panel demo",
     )
 
 
-def _step(number: int, step: DemoStep, is_made: bool, is_below: bool) -> Html:
+def _step(step: DemoStep, is_made: bool, is_below: bool) -> Html:
     """One step. is_below: whether the findings, which the first step repeats, are above the steps."""
     waits = step.state == "waiting"
     title = step.title if waits else link(step.title, _address(step), data_focus=f"step-{step.key}")
     state = STATES[step.state] if is_made or not waits else "not made"
     return tag(
         "li",
-        span(f"{number}", cls="place"),
         tag("h3" if is_below else "h2", title, span(state, cls="soft after") if state else ""),
         tag(
             "p", join(SAID_ABOVE if is_below and step.key == "blind-spot" and not waits else step.sentence), cls="soft"

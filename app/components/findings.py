@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from blindspot.analysis.accuracy import Estimate
 from blindspot.app import study, url
 from blindspot.app.components.gold_check import gold_items
-from blindspot.app.components.marks import SUCCESS, few, letter, methods_note, pale_note, percent
+from blindspot.app.components.marks import SUCCESS, few, letter, methods_note, pale_note, percent, unbroken
 from blindspot.app.components.path_bar import href
 from blindspot.app.markup import Html, div, join, link, span, tag
 from blindspot.app.runs import convention
@@ -53,7 +53,7 @@ def findings_panel(open_study: Study, runs: Mapping[str, dict], step: NextStep |
     button = link(_label(step, found), href(step), cls="button main", data_key=">", title="Key: >") if step else ""
     return div(
         div(
-            tag(heading, link(found[0].sentence, url.href(url.COMPARE, {"a": a, "b": b, "k": k}))),
+            tag(heading, link(unbroken(found[0].sentence, (a, b)), url.href(url.COMPARE, {"a": a, "b": b, "k": k}))),
             *frequency,
             tag("ul", gold_items(open_study, (a, b))),
             div(button, methods_note(about), cls="action"),
@@ -73,30 +73,33 @@ def _label(step: NextStep, found: Sequence[RunFinding]) -> str:
 
 def curves(points: Sequence[FrequencyPoint], names: tuple[str, str], k: int, unit: Unit) -> Html:
     """A plot of both runs' accuracy by frequency, drawn with HTML boxes because Streamlit removes SVG from markup. A
-    group of one unit is a point without a line.
+    group of fewer than 5 units is a point without a line.
     """
     official = points[0].label.startswith("bucket ")
     points = points if official else points[::-1]  # as on By frequency: groups by mentions begin with the rarest
     places = [100 * (number + 0.5) / len(points) for number in range(len(points))]
     sides = {"a": [point.estimate_a for point in points], "b": [point.estimate_b for point in points]}
-    joined = [number for number, point in enumerate(points) if point.estimate_a.n_units > 1]
+    joined = [number for number, point in enumerate(points) if point.is_joined]
+    shifts = {"a": -1.5, "b": 1.5}  # so that the points of a group stand beside each other
     lines = [
         div(
             cls=f"line {side}",
-            style=f"clip-path:{_ribbon([places[n] for n in joined], [each[n] for n in joined])}",
+            style=f"clip-path:{_ribbon([places[n] + shifts[side] for n in joined], [each[n] for n in joined])}",
         )
         for side, each in sides.items()
     ]
     dots = [
-        _dot(side, place + (0.9 if side == "b" else -0.9), estimate, point)
+        _dot(side, place + shifts[side], estimate, point)
         for side, each in sides.items()
         for place, estimate, point in zip(places, each, points, strict=True)
     ]
     scale = [span(f"{value}", style=f"bottom:{value}%") for value in (0, 50, 100)]
+    with_units = any(point.estimate_a.units not in (None, point.n) for point in points)
     labels = [
         span(
             span(_short_label(point.label)),
             span(f"n {point.n:,}", cls="soft"),
+            span(quantity(point.estimate_a.units or 0, unit), cls="soft") if with_units else "",
             cls="pale" if point.has_few_questions else None,
         )
         for point in points

@@ -12,7 +12,7 @@ from blindspot.app.audit_words import success_lines
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import letter, methods_note, percent, percentage
 from blindspot.app.judging_stores import judging_stores
-from blindspot.app.markup import Html, join, link, row, table, table_head, tag, term
+from blindspot.app.markup import Html, join, link, row, span, table, table_head, tag, term
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.judges.powered_success import run_successes
@@ -57,15 +57,15 @@ def judged_table(study: Study, names: tuple[str, str], k: int, relevance: Kind, 
     )
     few = " If few passages are judged, the corrected figures depend on which passages were judged: use the bounds."
     lines = [tag("p", term("Random sample", _SAMPLED), ": ", line, cls="convention powered") for line in sampled]
-    # Folded while no label changes a figure.
+    same = "" if counts else span(": no label changes a figure", cls="soft")
     return tag(
         "details",
-        tag("summary", "Accuracy with people's labels"),
+        tag("summary", "Accuracy with people's labels", same),
         scrolling(table(head, rows, "figures small")),
         *lines,
         methods_note("The labels come from ", link("Judge", url.JUDGE), f".{few}"),
         cls="panel fold",
-        open=counts or bool(sampled),
+        open=counts,
     )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.buckets import FEW
 from blindspot.analysis.relations import RELATIONS
-from blindspot.app.markup import Html, div, span, tag, term
+from blindspot.app.markup import Html, div, join, span, tag, term
 from blindspot.backend.core.result_table import TOO_FEW, interval_ends
 from blindspot.backend.core.settings import Unit
 from blindspot.backend.core.units import count_with_units, n_cell
@@ -97,9 +100,18 @@ def doubtful_badge() -> Html:
     return span("doubtful", cls="badge doubtful", title=title)
 
 
-def methods_note(*label: object) -> Html:
+def methods_note(*label: object, title: str = "How this is counted") -> Html:
     """The methods and conventions of a page, in a closed expander, once per page."""
-    return tag("details", tag("summary", "How this is counted"), div(*label), cls="how")
+    return tag("details", tag("summary", title), div(*label), cls="how")
+
+
+def unbroken(sentence: str, names: Iterable[str]) -> Html:
+    """A sentence whose names, such as those of runs, do not break at a hyphen. Names too long for a line still break."""
+    held = sorted({name for name in names if "-" in name and len(name) <= 24}, key=len, reverse=True)
+    if not held:
+        return join(sentence)
+    parts = re.split(f"({'|'.join(map(re.escape, held))})", sentence)
+    return join(*(span(part, cls="unbroken") if part in held else part for part in parts))
 
 
 NOT_SURE = "p above 0.05"

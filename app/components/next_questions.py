@@ -33,12 +33,16 @@ def step_of_selection(
     return step_of_cells(counts, selection, where)
 
 
-def step_of_cells(counts: FlipTable, selection: Selection, where: str = "") -> NextStep | None:
-    """Return the step to the questions that only one of the two runs answers: of the run that has more such questions."""
+def step_of_cells(counts: FlipTable, selection: Selection, where: str = "", the: str = "the ") -> NextStep | None:
+    """Return the step to the questions that only one of the two runs answers: of the run that has more such questions.
+
+    Args:
+        where: what is said of these questions. the: the article; "" in long labels.
+    """
     cell, run = ("only_a", selection.a) if counts.only_a >= counts.only_b else ("only_b", selection.b)
     if not (count := getattr(counts, cell)):
         return None
-    words = f"Read the {quantity(count, 'question')}{where} that only {run} answers"
+    words = f"Read {the}{quantity(count, 'question')}{where} that only {run} answers"
     return NextStep(words, url.QUESTION, parameters=selection.parameters(page=1, sort="", cell=cell))
 
 

@@ -24,11 +24,15 @@ def pager(total: int, page: int, per_page: int, noun: str, page_url: Callable[[i
     def step(number: int, label: str, key: str) -> Html:
         return link(label, page_url(number), data_focus=key) if 1 <= number <= pages else span(label, cls="off")
 
-    near = [
-        span(f"{number:,}", cls="here", aria_current="page")
-        if number == page
-        else step(number, f"{number:,}", f"page{number}")
-        for number in sorted({1, pages, *range(max(1, page - 2), min(pages, page + 2) + 1)})
-    ]
+    shown = sorted({1, pages, *range(max(1, page - 2), min(pages, page + 2) + 1)})
+    near = []
+    for before, number in zip([0, *shown], shown, strict=False):
+        if number > before + 1:
+            near.append(span("…", cls="off"))
+        here = number == page
+        number_shown = f"{number:,}"
+        near.append(
+            span(number_shown, cls="here", aria_current="page") if here else step(number, number_shown, f"page{number}")
+        )
     moves = span(step(page - 1, "‹ previous", "earlier"), *near, step(page + 1, "next ›", "later"), cls="pages")
     return tag("nav", message, moves, cls="pager", aria_label=f"Pages of {noun}s")

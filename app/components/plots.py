@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from blindspot.app.components.download_buttons import plot_downloads
-from blindspot.backend.evaluation.chart_colours import BLUE, BROWN, GOLD, GREEN, PURPLE, VERMILION
+from blindspot.app.markup import Html, show
+from blindspot.backend.evaluation.chart_colours import BLUE, BROWN, GOLD, GREEN, HOLLOW, PURPLE, VERMILION
 from blindspot.backend.evaluation.report_plots import config
 
 if TYPE_CHECKING:
@@ -21,13 +22,17 @@ IN_DARK = {
     GOLD: "#f2c14e",
     BROWN: "#d0a090",
     PURPLE: "#b79bf0",
+    HOLLOW: "#12161b",  # the page
 }
 """Colours of charts, and those in their place on a dark page, as style.css has them."""
 
 
-def plot(chart: Figure, name: str) -> None:
+def plot(chart: Figure, name: str, note: Html | None = None) -> None:
     """Show a figure in the page's colours, with buttons that save it for a paper. The camera button saves the figure as
     it looks on the page.
+
+    Args:
+        note: the line directly below the figure that says what its marks mean.
     """
     clear = "rgba(0,0,0,0)"
     chart.update_layout(paper_bgcolor=clear, plot_bgcolor=clear, modebar={"bgcolor": clear})
@@ -38,6 +43,7 @@ def plot(chart: Figure, name: str) -> None:
         key=f"plot-{name}",
         config=config(name),
     )
+    show(note or "")
     plot_downloads(chart, name)
 
 

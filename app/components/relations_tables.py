@@ -9,11 +9,12 @@ from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.buckets import FEW, NEVER, Point
 from blindspot.analysis.relations import relation_order
 from blindspot.app import url
-from blindspot.app.components.compare_tables import gain
+from blindspot.app.components.compare_tables import GAIN, gain
 from blindspot.app.components.marks import few, letter, n_figure, percentage, relation_label
 from blindspot.app.components.strips import strip_cell, strip_head, widest_difference
 from blindspot.app.markup import Html, join, link, row, span, table, table_head, tag, term, wide_cell, wide_head
 from blindspot.backend.core.result_table import p_value
+from blindspot.backend.core.units import n_cell
 from blindspot.backend.evaluation.comparison import PairedFigures
 from blindspot.backend.evaluation.measures import SUCCESS
 from blindspot.backend.evaluation.panel import Curves, RelationTable
@@ -21,7 +22,6 @@ from blindspot.backend.evaluation.slice_finder import join_expressions, write_co
 from blindspot.backend.text.number_words import quantity
 
 PAGE = "relations"
-DIFFERENCE = "The difference in points, with the better run. Small print: its paired 95% interval, not adjusted"
 
 
 def order(table: RelationTable) -> list[str]:
@@ -50,7 +50,9 @@ def relations(table: RelationTable, runs: Sequence[str], questions_address: Call
         label = link(relation_label(name), questions_address(name), title="Compare the first two runs on this relation")
         n = n_figure(rows[name].n, rows[name].units, table.unit)
         cells = _cells(table, runs, rows[name].success, table.differences.get(name), limit)
-        (rest if is_few else enough).append(row(wide_cell(n), *cells, head=label, cls="few" if is_few else None))
+        counted = f"n {n_cell(rows[name].n, rows[name].units, table.unit)}"
+        head = tag("th", label, scope="row", data_n=counted)
+        (rest if is_few else enough).append(row(wide_cell(n), *cells, head=head, cls="few" if is_few else None))
     micro = next(iter(table.micro.values()))[table.k]
     said = "Micro average: each question has the same weight"
     sums = [_summary_row(term("all questions", said), micro, table, table.micro, table.whole, limit)]
@@ -76,7 +78,7 @@ def _heads(table: RelationTable, runs: Sequence[str], limit: float) -> list[Html
     if table.differences:
         counted = quantity(len(table.differences), "relation")
         heads += [
-            tag("th", term("A − B", DIFFERENCE), scope="col"),
+            tag("th", term("ahead", GAIN), scope="col"),
             wide_head(term("p (Holm)", f"p value, Holm-adjusted for {counted}")),
             strip_head(limit),
         ]
@@ -143,13 +145,14 @@ def along_frequency(curves: Curves, runs: Sequence[str], questions_address: Call
                 both = differences.get(point.bucket)
                 cells.append(tag("td", gain(both.difference) if both else ""))
             cells += [wide_cell(each) for each in shown[2:]]
-            lines.append(row(*cells, head=head, cls="few" if point.has_few_questions else None))
+            first = tag("th", head, scope="row", data_n=f"n {n_cell(point.n, point.units, curves.unit)}")
+            lines.append(row(*cells, head=first, cls="few" if point.has_few_questions else None))
     badges = [letter("a"), letter("b")] if len(runs) > 1 else []
     names = [join(badge, " ", run) for badge, run in zip_longest(badges, runs, fillvalue="")]
     heads = [wide_head("n")]
     heads += [wide_head(name) if curves.differences else tag("th", name, scope="col") for name in names[:2]]
     if curves.differences:
-        heads.append(tag("th", term("A − B", DIFFERENCE), scope="col"))
+        heads.append(tag("th", term("ahead", GAIN), scope="col"))
     heads += [wide_head(name) for name in names[2:]]
     known_heads = ("frequency group" if name == "bucket" else name for name in curves.known_columns)
     return table(table_head(*known_heads, *heads), lines, "figures groups panel-table")
@@ -184,6 +187,11 @@ def choices(label: str, options: Sequence[tuple[str, str, bool]]) -> Html:
 
 def page_address(**parameters: object) -> str:
     """Return this page's address with some parameters changed."""
+    return url.href(PAGE, page_parameters(**parameters))
+
+
+def page_parameters(**parameters: object) -> dict[str, object]:
+    """Return the parameters of this page's address with some of them changed."""
     import streamlit as st
 
-    return url.href(PAGE, {**st.query_params.to_dict(), **parameters})
+    return {**st.query_params.to_dict(), **parameters}

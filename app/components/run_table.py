@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import streamlit as st
 
+from blindspot.analysis.accuracy import mean
 from blindspot.app import study, url, who
 from blindspot.app.components.compare_tables import measure_heads, run_figures, scrolling
 from blindspot.app.components.marks import INTERVAL, letter, methods_note, notice
@@ -20,6 +21,7 @@ from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeas
 from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.report_text import index_size, per_second
+from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.retrieval.cost import Cost, cost_of
 from blindspot.backend.upkeep import parts
 from blindspot.db.descriptions import Description
@@ -32,7 +34,7 @@ STAR, HIDE = "starred", "hidden"
 
 def run_tables(open_study: Study, runs: Mapping[str, dict]) -> Html:
     """Every run with the chosen measure and its cost, by question set: the set of the compared runs first, then the
-    newest first.
+    newest. Within a set, starred runs come first, then those with the highest measure.
 
     A measure that needs to know all relevant passages counts gold passages, as `blindspot report --measure` does.
     """
@@ -56,11 +58,13 @@ def run_tables(open_study: Study, runs: Mapping[str, dict]) -> Html:
         return row(*cells, picks, head=join(star, name_with_description(name, about.get(name))))
 
     folds = []
+    best = {name: _headline_value(found[name], measure) for name in shown}
     for place, (title, names) in enumerate(sets.items()):
-        names.sort(key=lambda name: (STAR not in _keywords(about.get(name)), order[name]))
+        names.sort(key=lambda name: (STAR not in _keywords(about.get(name)), -best[name], order[name]))
+        falls = [best[name] for name in names] == sorted((best[name] for name in names), reverse=True)
         counts = {len(found[name].questions) for name in names}
         head = join(title, span(f" {max(counts):,} questions, {len(names)} run{'s' * (len(names) > 1)}", cls="soft"))
-        body = scrolling(table(_headings(measure), map(run_row, names), "figures runs sortable"))
+        body = scrolling(table(_headings(measure, falls), map(run_row, names), "figures runs sortable"))
         folds.append(tag("details", tag("summary", head), body, open=not place, cls="run-set"))
     rules = sorted({runs[name].get("rule", "dpr") for name in shown})
     said = " ".join(
@@ -118,12 +122,20 @@ def _set_keyword(open_study: Study, keyword: str, names: set[str]) -> None:
     st.rerun()
 
 
-def _headings(measure: RankingMeasure) -> Html:
+def _headline_value(measured_run: MeasuredRun, measure: RankingMeasure) -> float:
+    """The measure at the headline's k; -1 where the run has fewer hits or no measured question."""
+    k = HEADLINE_K if measure.has_cut_off else measured_run.k
+    value = mean(measured_run.values(measure, k)).value if k <= measured_run.k else None
+    return -1.0 if value is None else value
+
+
+def _headings(measure: RankingMeasure, falls: bool) -> Html:
+    """falls: whether the rows are sorted by the measure at the headline's k, which its head then says."""
     return table_head(
         "run",
         tag("th", "retriever", scope="col", cls="left wide"),
         tag("th", term("n", "Measured questions: those with answers or gold passages"), scope="col", cls="wide"),
-        *measure_heads(measure),
+        *measure_heads(measure, HEADLINE_K if falls else None),
         tag("th", term("cost", COST), scope="col", cls="wide"),
         tag("th", "created (UTC)", scope="col", cls="wide"),
         tag("th", "compare as", scope="col", data_unsorted=True),

@@ -8,15 +8,15 @@ import numpy as np
 
 from blindspot.analysis.accuracy import proportion, success_from_ranks
 from blindspot.analysis.buckets import FEW
-from blindspot.app.components.compare_tables import gain
+from blindspot.app.components.compare_tables import GAIN, gain
 from blindspot.app.components.marks import letter, n_figure, percentage
 from blindspot.app.components.strips import strip_cell, strip_head, widest_difference
 from blindspot.app.markup import Html, div, join, link, row, table, table_head, tag, term
 from blindspot.app.selection import Selection
 from blindspot.backend.core.result_table import signed_number
-from blindspot.backend.core.units import Units
+from blindspot.backend.core.units import Units, n_cell
 from blindspot.backend.evaluation.causes import CAUSES
-from blindspot.backend.evaluation.comparison import by_group
+from blindspot.backend.evaluation.comparison import PairedFigures, by_group
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
 from blindspot.backend.evaluation.saved_slices import SavedSlice
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices
@@ -117,10 +117,15 @@ def saved_table(
 
 
 def spoken_table(
-    with_nested: Sequence[tuple[FoundSlice, list[FoundSlice]]], questions_address: Callable[[str], str]
+    with_nested: Sequence[tuple[FoundSlice, list[FoundSlice]]],
+    elsewhere: Mapping[str, PairedFigures],
+    questions_address: Callable[[str], str],
 ) -> Html:
-    """The found slices in words, with A − B within and elsewhere as figures and on a line. The slices nested in a slice
-    are folded below its words.
+    """The found slices in words and as expressions, with the lead within and elsewhere as figures and on a line. The
+    slices nested in a slice are folded below its words.
+
+    Args:
+        elsewhere: by the slice's expression, the figures of the other questions.
     """
 
     def spoken(found_slice: FoundSlice) -> Html:
@@ -133,22 +138,24 @@ def spoken_table(
         summary = tag("summary", quantity(len(nested), "nested slice"))
         inside = tag("details", summary, tag("ul", *(tag("li", spoken(one)) for one in nested))) if nested else ""
         figures, outside = each.figures, 100 * each.outside
+        head = join(spoken(each), tag("code", each.expression, cls="expression"), inside)
+        rest = elsewhere.get(each.expression)
         lines.append(
             row(
                 _wide(n_figure(figures.n, figures.units, figures.unit)),
                 tag("td", gain(figures.difference), data_value=figures.difference.estimate.value),
-                _wide(signed_number(outside)),
+                tag("td", gain(rest.difference) if rest else "–", cls="wide", data_value=each.outside),
                 _wide(signed_number(100 * each.explained)),
                 strip_cell(figures.difference.estimate, limit, outside),
-                head=join(spoken(each), inside),
+                head=tag("th", head, scope="row", data_n=f"n {n_cell(figures.n, figures.units, figures.unit)}"),
                 cls="few" if figures.units < FEW else None,
             )
         )
     head = table_head(
         "questions",
         _wide("n", "th"),
-        tag("th", "A − B", title="The better run and its lead in points, with the 95% interval", scope="col"),
-        _wide("elsewhere", "th"),
+        tag("th", term("ahead", GAIN), scope="col"),
+        _wide(term("ahead elsewhere", f"In the other questions. {GAIN}"), "th"),
         _wide(term("contribution", MOVES), "th"),
         strip_head(limit),
     )
@@ -159,26 +166,26 @@ def found_table(slices: FoundSlices, questions_address: Callable[[str], str]) ->
     """The slices that the slice finder reports, each linked to its questions."""
     lines = (
         row(
-            _wide(n_figure(slice_.figures.n, slice_.figures.units, slice_.figures.unit)),
-            _wide(percentage(slice_.figures.a)),
-            _wide(percentage(slice_.figures.b)),
+            n_figure(slice_.figures.n, slice_.figures.units, slice_.figures.unit),
+            percentage(slice_.figures.a),
+            percentage(slice_.figures.b),
             gain(slice_.figures.difference),
-            _wide(signed_number(100 * slice_.outside)),
-            _wide(signed_number(100 * slice_.explained)),
-            _wide(_p(slice_.p_adjusted)),
+            signed_number(100 * slice_.outside),
+            signed_number(100 * slice_.explained),
+            _p(slice_.p_adjusted),
             head=link(tag("code", slice_.expression), questions_address(slice_.expression)),
         )
         for slice_ in slices.slices
     )
     head = table_head(
         "slice",
-        _wide("n", "th"),
-        _wide(letter("a"), "th"),
-        _wide(letter("b"), "th"),
-        "ahead",
-        _wide("A − B outside", "th"),
-        _wide(term("contribution", MOVES), "th"),
-        _wide(term("p adjusted", f"{SLICE_TEST} Adjusted for {quantity(slices.tried, 'slice')}."), "th"),
+        "n",
+        letter("a"),
+        letter("b"),
+        term("ahead", GAIN),
+        "A − B elsewhere",
+        term("contribution", MOVES),
+        term("p adjusted", f"{SLICE_TEST} Adjusted for {quantity(slices.tried, 'slice')}."),
     )
     return table(head, lines, CLASSES)
 

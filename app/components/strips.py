@@ -40,7 +40,7 @@ def difference_strip(estimate: Estimate, limit: float, outside: float | None = N
 def strip_head(limit: float) -> Html:
     """The head of the column: the ends of the scale and its middle."""
     ends = (signed_number(-limit, 0), "0", signed_number(limit, 0))
-    label = join("A − B, points", div(*(span(each) for each in ends), cls="strip-scale"))
+    label = join(div("A − B, points"), div(*(span(each) for each in ends), cls="strip-scale"))
     return tag("th", label, scope="col", cls="wide strip-column", data_unsorted=True)
 
 

@@ -35,6 +35,7 @@ from blindspot.app.components.marks import (
     notice,
     relation_label,
     term,
+    unbroken,
 )
 from blindspot.app.components.miss_causes import causes_link, causes_panel
 from blindspot.app.components.next_questions import step_of_selection
@@ -146,26 +147,26 @@ def _overview(
 ) -> None:
     """Show the two cards: accuracy, with the buttons that save the tables, and who finds what, with the ways on."""
     with st.container(key="overview"):
-        show(
-            div(
-                div(scrolling(accuracy_table(comparison, chosen, subset, beside), NOT_SURE), cls="panel"),
+        left, right = st.columns([1.15, 1])
+        with left:
+            show(div(scrolling(accuracy_table(comparison, chosen, subset, beside), NOT_SURE), cls="panel"))
+            if not chosen.text:  # a slice cannot express the search
+                _downloads(open_study, chosen, comparison, by)
+        with right:
+            show(
                 div(
                     flip_table(comparison, chosen, subset),
                     _scope(comparison, chosen, subset),
                     div(causes_link(chosen), _slices_link(chosen), cls="action"),
                     cls="panel",
-                ),
-                cls="side-by-side overview",
+                )
             )
-        )
-        if not chosen.text:  # a slice cannot express the search
-            _downloads(open_study, chosen, comparison, by)
 
 
 def _answer(runs: Mapping[str, dict], comparison: Comparison, selection: Selection, subset: np.ndarray) -> None:
     """Show which run is ahead, how sure that is, and what the comparison leaves out."""
     show(
-        tag("h1", headline(comparison, selection, subset)),
+        tag("h1", unbroken(headline(comparison, selection, subset), (selection.a, selection.b))),
         tag("p", significance_line(comparison, selection, subset), cls="under"),
         _methods(runs, comparison, selection),
         *_warnings(comparison, selection),

@@ -11,11 +11,20 @@ from blindspot.app.components import jobs, relations_tables
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.empty_page import show_empty_page
-from blindspot.app.components.marks import NOT_SURE, choices_fold, few, methods_note, notice, pale_note, relation_label
+from blindspot.app.components.marks import (
+    NOT_SURE,
+    choices_fold,
+    few,
+    methods_note,
+    notice,
+    pale_note,
+    relation_label,
+    unbroken,
+)
 from blindspot.app.components.next_questions import step_of_cells
 from blindspot.app.components.path_bar import lead_to
 from blindspot.app.components.plots import plot
-from blindspot.app.components.relations_tables import choices, page_address
+from blindspot.app.components.relations_tables import choices, page_address, page_parameters
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
 from blindspot.app.markup import Html, div, link, show, tag
@@ -42,9 +51,11 @@ from blindspot.backend.evaluation.panel_words import (
     frequency_group,
     frequency_sentence,
     furthest_sentence,
-    group_words,
+    has_certain_relation,
     named_relation,
     relations_sentence,
+    small_groups_sentence,
+    subject_words,
 )
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.settings import HEADLINE_K
@@ -96,14 +107,14 @@ def page() -> None:
     if curves is not None:
         lead_to(_step_of_group(curves, names, chosen))
         with head:
-            show(tag("h1", frequency_sentence(curves, names)), *below)
+            small = small_groups_sentence(curves, names)
+            show(_title(frequency_sentence(curves, names), names), tag("p", small) if small else "", *below)
         _frequency(opened, panel, names, k, curves)
     elif related:
         table = relation_table(panel, k, measure=measure)
-        lead_to(_step_of_relation(table, chosen))
+        lead_to(_step_of_relation(panel, table, chosen))
         with head:
-            furthest = furthest_sentence(table, names)
-            show(tag("h1", relations_sentence(table, names)), tag("p", furthest) if furthest else "", *below)
+            show(_title(relations_sentence(table, names), names), _furthest(table, names, chosen), *below)
         _relations(panel, table, names, k, measure)
     else:
         by_frequency = link("Show by frequency", page_address(view="frequency"))
@@ -159,12 +170,35 @@ def _compare_address(names: list[str], k: int, **more: str) -> str:
     return url.href(url.COMPARE, shared) if len(names) > 1 else ""
 
 
-def _step_of_relation(table: RelationTable, chosen: Selection | None) -> NextStep | None:
-    """Return the step to the questions of the relation that the heading names."""
+def _step_of_relation(panel: Panel, table: RelationTable, chosen: Selection | None) -> NextStep | None:
+    """Return the step to the questions of the relation that the heading names. If no relation is established, the step
+    leads to the view by frequency, or without frequencies to the questions of all relations.
+    """
     if chosen is None:
         return None
+    if has_certain_relation(table):
+        return _step_of_named_relation(table, chosen)
+    if (panel.frequency >= 0).any() or any(question.bucket is not None for question in panel.questions):
+        return NextStep("See it by frequency", url.RELATIONS, parameters=page_parameters(view="frequency"))
+    return step_of_cells(table.whole.flips, chosen) if table.whole else None
+
+
+def _step_of_named_relation(table: RelationTable, chosen: Selection) -> NextStep | None:
     name = named_relation(table)
     return step_of_cells(table.differences[name].flips, replace(chosen, relation=name), f" on {relation_label(name)}")
+
+
+def _furthest(table: RelationTable, names: list[str], chosen: Selection | None) -> Html:
+    """The line below the heading if no relation is established: the furthest one, and the link to its questions."""
+    words = furthest_sentence(table, names)
+    if not words or chosen is None:
+        return Html("")
+    step = _step_of_named_relation(table, chosen)
+    return tag("p", f"{words} ", link(step.label, url.href(step.page, step.parameters)) if step else "")
+
+
+def _title(sentence: str, names: list[str]) -> Html:
+    return tag("h1", unbroken(sentence, names))
 
 
 def _step_of_group(curves: Curves, names: list[str], chosen: Selection | None) -> NextStep | None:
@@ -175,7 +209,7 @@ def _step_of_group(curves: Curves, names: list[str], chosen: Selection | None) -
     ((series, differences),) = curves.differences.items()
     point = next(each for each in curves.series[series][names[0]] if each.bucket == bucket)
     there = replace(chosen, slice=relations_tables.slice_of(curves, series, point))
-    return step_of_cells(differences[bucket].flips, there, f" {group_words(curves, bucket)}")
+    return step_of_cells(differences[bucket].flips, there, f" {subject_words(curves, bucket)}", the="")
 
 
 def _relations(panel: Panel, table: RelationTable, names: list[str], k: int, measure: RankingMeasure) -> None:
@@ -195,9 +229,17 @@ def _relations(panel: Panel, table: RelationTable, names: list[str], k: int, mea
         lambda: latex_tables([relation_rows(table, names)], remarks),
         lambda: relation_figures(table, names).as_csv(),
     )
-    show(tag("h2", f"{table.title} by relation, plot"))
-    plot(report_plots.dumbbell(table, names, relations_tables.order(table)), "relations")
-    show(pale_note(few(panel.units.name), looks="Lines: 95% intervals. Hollow"))
+    if len(names) == 2:  # the table draws the same difference
+        with st.expander("Plot of both runs"):
+            _plot(panel, table, names)
+    else:
+        show(tag("h2", f"{table.title} by relation, plot"))
+        _plot(panel, table, names)
+
+
+def _plot(panel: Panel, table: RelationTable, names: list[str]) -> None:
+    note = pale_note(few(panel.units.name), looks="Lines: 95% intervals. Hollow")
+    plot(report_plots.dumbbell(table, names, relations_tables.order(table)), "relations", note)
 
 
 def _frequency_curves(panel: Panel, k: int, measure: RankingMeasure) -> Curves:
@@ -223,8 +265,8 @@ def _frequency(open_study: Study, panel: Panel, names: list[str], k: int, curves
                 open_study, request(count_frequencies), "count-frequencies", "Count them in the passages"
             )
         return
-    plot(report_plots.curve_plot(curves, names, "AB" if len(names) > 1 else ""), "frequency")
-    show(pale_note(few(panel.units.name), looks="Lines: 95% intervals. Hollow"))
+    note = pale_note(few(panel.units.name), looks="Lines: 95% intervals. Hollow")
+    plot(report_plots.curve_plot(curves, names, "AB" if len(names) > 1 else ""), "frequency", note)
     made = relations_tables.along_frequency(
         curves, names, lambda expression: _compare_address(names, k, slice=expression)
     )

@@ -15,7 +15,7 @@ from blindspot.app import hidden_questions, selection, study, url, who
 from blindspot.app.components.compare_tables import accuracy_table, flip_table, headline, scrolling, significance_line
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.empty_page import show_empty_page
-from blindspot.app.components.marks import NOT_SURE, choices_fold, few, methods_note, notice
+from blindspot.app.components.marks import NOT_SURE, choices_fold, few, methods_note, notice, unbroken
 from blindspot.app.components.message import show_last_message, try_action
 from blindspot.app.components.next_questions import step_of_selection
 from blindspot.app.components.path_bar import lead_to
@@ -37,6 +37,7 @@ from blindspot.app.runs import convention, missing_runs, offered_runs, pair_of_a
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
 from blindspot.backend.evaluation import saved_slices
+from blindspot.backend.evaluation.comparison import PairedFigures, by_group
 from blindspot.backend.evaluation.comparison_words import limits_sentence
 from blindspot.backend.evaluation.measures import MEASURES
 from blindspot.backend.evaluation.relevance import Kind
@@ -50,6 +51,8 @@ from blindspot.db.errors import BlindspotError
 from blindspot.db.question_table import ids_of, rows_among, take
 
 PAGE, EMPTY = "slices", Html("")
+LONGEST_LABEL = 60
+"""Characters of a label that names a slice in words; a longer one counts its questions only."""
 
 
 def page() -> None:
@@ -138,7 +141,7 @@ def _show_slice(
     about = methods_note(limits_sentence(comparison.run_a.kind, selection.rule))
     with head:
         show(
-            tag("h1", title),
+            tag("h1", unbroken(title, (selection.a, selection.b))),
             tag("p", significance_line(comparison, selection, subset), cls="under"),
             div(tag("code", selection.slice), *links, about, cls="action"),
             fold,
@@ -259,13 +262,27 @@ def _finder(open_study, selection: Selection, facts: Facts, head: DeltaGenerator
             return
         with_nested = merge_nested(found, facts)
         first = with_nested[0][0]
-        words = f"See the {quantity(first.figures.n, 'question')} of this slice"
+        counted = quantity(first.figures.n, "question")
+        words = f"See the {counted} {in_words(first.expression)}"
+        words = words if len(words) <= LONGEST_LABEL else f"See the {counted} of this slice"
         lead_to(NextStep(words, PAGE, parameters=_parameters_of(selection, first.expression)))
-        title = sentence(first, (selection.a, selection.b), selection.k)
+        elsewhere = _elsewhere(facts, selection, with_nested)
+        outside = elsewhere[first.expression].difference.estimate if first.expression in elsewhere else None
+        names = selection.a, selection.b
+        title = unbroken(sentence(first, names, selection.k, outside), names)
         show(tag(heading, "Within the slice" if selection.slice else title), under, about, fold)
-    _found_panel(selection, found, with_nested)
+    _found_panel(selection, found, with_nested, elsewhere)
     report = SliceReport(selection.a, selection.b, selection.k, found)
     table_downloads(f"slices-{selection.a}-{selection.b}", report.as_latex, report.as_csv)
+
+
+def _elsewhere(
+    facts: Facts, selection: Selection, with_nested: Sequence[tuple[FoundSlice, list[FoundSlice]]]
+) -> dict[str, PairedFigures]:
+    """Return by slice the figures of the other questions of the current slice."""
+    whole = facts.mask(selection.slice)
+    others = {each.expression: np.flatnonzero(whole & ~facts.mask(each.expression)) for each, _ in with_nested}
+    return by_group(facts.comparison, selection.k, others)
 
 
 def _nothing_found(found_slices: FoundSlices) -> str:
@@ -294,23 +311,28 @@ def _parameters_of(selection: Selection, expression: str) -> dict[str, object]:
 
 
 def _found_panel(
-    selection: Selection, found_slices: FoundSlices, with_nested: Sequence[tuple[FoundSlice, list[FoundSlice]]]
+    selection: Selection,
+    found_slices: FoundSlices,
+    with_nested: Sequence[tuple[FoundSlice, list[FoundSlice]]],
+    elsewhere: dict[str, PairedFigures],
 ) -> None:
-    """Show the found slices with the slices nested in them, and the table of all figures."""
+    """Show the found slices with the slices nested in them, and the table of all figures. A narrow window shows the rest
+    of a row in that table only.
+    """
 
     def slice_address(expression: str) -> str:
         return url.href(PAGE, _parameters_of(selection, expression))
 
-    spoken = scrolling(spoken_table(with_nested, slice_address), NOT_SURE, few(found_slices.units.name))
+    spoken = scrolling(spoken_table(with_nested, elsewhere, slice_address), NOT_SURE, few(found_slices.units.name))
     figures = tag(
         "details",
         tag("summary", "All figures"),
-        scrolling(found_table(found_slices, slice_address), NOT_SURE),
+        scrolling(found_table(found_slices, slice_address), NOT_SURE),  # without columns that it hides
         cls="more",
     )
     order = tag("h3" if selection.slice else "h2", "Slices, by how much they move the overall difference")
-    marks = tag("p", "Filled: in the slice, with its 95% interval; hollow: elsewhere.", cls="convention")
-    show(div(order, spoken, marks, figures, cls="panel", id="found"))
+    marks = tag("p", "Filled: in the slice, with its 95% interval; hollow: elsewhere.", cls="convention drawn-key")
+    show(div(order, spoken, marks, figures, cls="panel found", id="found"))
 
 
 enter(page)

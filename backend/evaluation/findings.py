@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from blindspot.analysis.accuracy import Estimate, proportion, success_from_ranks
-from blindspot.analysis.buckets import FEW, UNKNOWN
+from blindspot.analysis.buckets import FEW, JOINED, UNKNOWN
 from blindspot.analysis.significance import independent_difference
 from blindspot.backend.core.result_table import signed_number, stated_interval
 from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, figures_at
+from blindspot.backend.evaluation.comparison_words import where_words
 from blindspot.backend.text.number_words import quantity
 
 Topic = Literal["difference", "frequency", "only_a", "only_b"]
@@ -50,6 +51,10 @@ class FrequencyPoint:
     @property
     def has_few_questions(self) -> bool:
         return self.estimate_a.n_units < FEW
+
+    @property
+    def is_joined(self) -> bool:
+        return self.estimate_a.n_units >= JOINED
 
 
 def findings(comparison: Comparison, k: int, names: tuple[str, str]) -> list[RunFinding]:
@@ -96,29 +101,30 @@ def _difference(paired_figures: PairedFigures, names: tuple[str, str]) -> str:
     value, low, high = estimate.percent
     if paired_figures.difference.p > SURE:
         return (
-            f"No difference between {names[0]} and {names[1]} in their top {paired_figures.k} is established: "
+            f"No difference between {names[0]} and {names[1]} {where_words(paired_figures.k)} is established: "
             f"{signed_number(value)} points {stated_interval(low, high, '+')}."
         )
     low, high = (low, high) if value > 0 else (-high, -low)
     better, other = names if value > 0 else names[::-1]
     return (
-        f"{better} answers {abs(value):.1f} points more of the questions than {other} in its top {paired_figures.k} "
+        f"{better} is {abs(value):.1f} points ahead of {other} {where_words(paired_figures.k)} "
         f"{stated_interval(low, high)}."
     )
 
 
 def _frequency_findings(points: list[FrequencyPoint], names: tuple[str, str]) -> list[RunFinding]:
-    """Return a finding for each run whose accuracy differs between frequent and rare subjects, or one finding if
-    neither run's accuracy differs.
+    """Return a finding for each run whose accuracy differs between frequent and rare subjects, with the other run's on
+    rare subjects; or one finding if neither run's accuracy differs.
     """
     enough = [point for point in points if not point.has_few_questions]
     if len(enough) < 2:
         return []
     frequent, rare = enough[0], enough[-1]
     found = []
-    for name, high, low in (
-        (names[1], frequent.estimate_b, rare.estimate_b),
-        (names[0], frequent.estimate_a, rare.estimate_a),
+    there = bucket_words(rare.label)
+    for name, high, low, other, beside in (
+        (names[1], frequent.estimate_b, rare.estimate_b, names[0], rare.estimate_a),
+        (names[0], frequent.estimate_a, rare.estimate_a, names[1], rare.estimate_b),
     ):
         change = independent_difference(high, low)
         assert change.value is not None and change.low is not None and change.high is not None, "both have questions"
@@ -127,7 +133,8 @@ def _frequency_findings(points: list[FrequencyPoint], names: tuple[str, str]) ->
         (top, _, _), (bottom, _, _) = high.percent, low.percent
         verb = "falls" if change.value > 0 else "rises"
         sentence = (
-            f"{name} {verb} from {top:.0f}% {bucket_words(frequent.label)} to {bottom:.0f}% {bucket_words(rare.label)}."
+            f"{there[0].upper()}{there[1:]}, {name} answers {bottom:.0f}% and {other} {beside.percent[0]:.0f}%; {name} "
+            f"{verb} from {top:.0f}% {bucket_words(frequent.label)}."
         )
         found.append(RunFinding("frequency", sentence))
     if not found:

@@ -27,6 +27,11 @@ def named_relation(table: RelationTable) -> str:
     return max(enough or sure or table.differences, key=lambda name: abs(_gain(table, name)))
 
 
+def has_certain_relation(table: RelationTable) -> bool:
+    """Return whether a run is ahead in a relation for certain."""
+    return bool(_certain_relations(table))
+
+
 def _certain_relations(table: RelationTable) -> list[str]:
     """Return the relations in which a run is ahead: the Holm-adjusted p value is at most 0.05."""
     return [name for name, both in table.differences.items() if both.difference.p_shown <= SURE]
@@ -37,8 +42,8 @@ def _gain(table: RelationTable, name: str) -> float:
 
 
 def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
-    """Return a sentence that states in how many relations each run is ahead, and in which relation the most. For a
-    single run, it states the run's measure over all relations.
+    """Return a sentence that states in how many relations each run is ahead, and in which relation the most; or that
+    none of these leads is certain. For a single run, it states the run's measure over all relations.
     """
     total, where = quantity(len(table.differences or table.rows), "relation"), where_words(table.k, table.measure)
     if not table.differences:
@@ -48,7 +53,7 @@ def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
         return f"{runs[0]} has {value:.1f} {where} over {total}."
     sure = _certain_relations(table)
     if not sure:
-        return f"No single relation separates {runs[0]} from {runs[1]} {where}."
+        return f"{_uncertain_leads(table, runs, total, where)}; none is established on its own."
     best = named_relation(table)
     gain = _gain(table, best)
     among = (
@@ -62,11 +67,20 @@ def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
     return f"{runs[leader]} is better than {runs[1 - leader]} in {ahead[leader]} of {total} {where}{other}; {whose}most{most}."
 
 
+def _uncertain_leads(table: RelationTable, runs: Sequence[str], total: str, where: str) -> str:
+    """Return in how many relations the run that is ahead more often is ahead, certain or not."""
+    gains = [_gain(table, name) for name in table.differences]
+    first, second = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
+    if first == second:
+        return f"{runs[0]} and {runs[1]} are each ahead in {first} of {total} {where}"
+    return f"{runs[second > first]} is ahead in {max(first, second)} of {total} {where}"
+
+
 def furthest_sentence(table: RelationTable, runs: Sequence[str]) -> str:
     """Return the sentence below the heading if no relation is certain: the relation with the largest difference, whose
     interval is not corrected for the number of relations. "" if a relation is certain, or for a single run.
     """
-    if not table.differences or _certain_relations(table):
+    if not table.differences or has_certain_relation(table):
         return ""
     best = named_relation(table)
     gain, counted = _gain(table, best), quantity(len(table.differences), "relation")
@@ -126,6 +140,41 @@ def frequency_group(curves: Curves) -> int | None:
     """Return the group with the largest established difference; None without one."""
     groups = {} if len(curves.series) > 1 else next(iter(curves.differences.values()), {})
     return max(_certain_groups(groups), key=lambda bucket: abs(_points(groups[bucket])), default=None)
+
+
+def small_groups_sentence(curves: Curves, runs: Sequence[str]) -> str:
+    """Return the leads in groups that are too small for the heading to name: those of fewer than 30 units whose
+    interval excludes 0. "" without such a group.
+    """
+    groups = {} if len(curves.series) > 1 else next(iter(curves.differences.values()), {})
+    leads = []
+    for bucket, both in sorted(groups.items()):
+        low, high = _ends(both)
+        if both.units >= FEW or low is None or high is None or low <= 0 <= high:
+            continue
+        lead = f"{runs[_points(both) < 0]} {signed_number(abs(_points(both)))}"
+        low, high = sorted(math.copysign(100, _points(both)) * end for end in (low, high))
+        leads.append(f"{_group_name(curves, bucket)}: {lead} {stated_interval(low, high)}")
+    if not leads:
+        return ""
+    each = "each of " if len(leads) > 1 else ""
+    return f"{'; '.join(leads)}; {each}fewer than {FEW} {noun_form(2, curves.unit)}, so only indicative."
+
+
+def _group_name(curves: Curves, bucket: int) -> str:
+    """Return a group at the start of a phrase, such as "2–3 mentions" or "Group 4"."""
+    if curves.cut == "mentions":
+        return f"{curves.label(bucket)} mentions"
+    return "Never mentioned" if bucket == NEVER else f"Group {bucket}"
+
+
+def subject_words(curves: Curves, bucket: int) -> str:
+    """Return the subjects of a group in few words, such as "on subjects mentioned 4 to 9 times"."""
+    if curves.cut == "mentions":
+        is_rarest = bucket == 0
+        words = group_words(curves, bucket).removeprefix("where the subject is ")
+        return "on rare subjects" if is_rarest else f"on subjects {words}"
+    return group_words(curves, bucket)
 
 
 def group_words(curves: Curves, bucket: int, is_open: bool = False) -> str:

@@ -52,8 +52,8 @@ def paper_plot(plot: Figure, form: PlotForm, width: float = COLUMN) -> bytes:
     columns = sorted({_axis_number(trace) for trace in traces}) or [1]
     with style.context(STYLE):
         height = width * 0.62
-        if _categories(traces, "y"):
-            height = max(height, 0.7 + 0.16 * len(_categories(traces, "y")))
+        if rows := _categories(traces, "y") or _values(layout.get("yaxis", {}).get("ticktext")):
+            height = max(height, 0.7 + 0.16 * len(rows))
         drawing = Drawing(figsize=(width * (1 if len(columns) == 1 else 1.9), height), layout="constrained")
         FigureCanvasAgg(drawing)
         titles = [_plain_text(each.get("text", "")) for each in layout.get("annotations", ())]
@@ -210,6 +210,10 @@ def _label(axes: Axes, layout: Mapping[str, Any], number: int) -> None:
             getattr(axes, f"set_{along}lim")(low, high)
         if settings.get("autorange") == "reversed":
             getattr(axes, f"invert_{along}axis")()
+        if settings.get("ticktext") is not None:
+            names = [_plain_text(each) for each in settings["ticktext"]]
+            names = [_shorten(name) for name in names] if along == "y" else names
+            getattr(axes, f"{along}axis").set_ticks(_values(settings["tickvals"]), names, fontsize=6)
         if settings.get("showticklabels") is False:
             getattr(axes, f"{along}axis").set_ticks([])
     axes.grid(axis="y", linewidth=0.3, color="#dddddd")

@@ -11,10 +11,12 @@ from blindspot.analysis.buckets import FEW
 from blindspot.analysis.relations import relation_name
 from blindspot.backend.core.units import count_with_units, n_cell
 from blindspot.backend.evaluation.chart_colours import COLOURS, HOLLOW
+from blindspot.backend.text.number_words import noun_form
 
 if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
+    from plotly.graph_objects import Figure, Scatter
 
+    from blindspot.analysis.buckets import Point
     from blindspot.backend.evaluation.miss_table import MissTable
     from blindspot.backend.evaluation.panel import Curves, RelationTable
     from blindspot.backend.evaluation.slice_report import SliceReport
@@ -22,12 +24,14 @@ if TYPE_CHECKING:
 SYMBOLS = ("square", "circle", "diamond", "triangle-up", "x", "star", "cross", "triangle-down")
 DASHES = ("solid", "dash", "dot", "dashdot")
 GREY = "#9a9a9a"
-LINE, ROW = 34, 24
+LINE, ROW, LABELLED_ROW = 34, 24, 40
+"""Heights in pixels: of a legend's line, of a row, and of a row whose label stands above it."""
 
 
 def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) -> Figure:
-    """Plot the measure of every run by relation. A thin line connects the worst and the best run, and whiskers are 95%
-    intervals.
+    """Plot the measure of every run by relation. A thin line connects the runs of a relation, and whiskers are 95%
+    intervals. The label of a relation stands above its points, and the runs stand below each other, so that a narrow
+    plot has room for the intervals and none hides another.
 
     Args:
         order: relations from top to bottom.
@@ -40,20 +44,31 @@ def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) ->
     ]  # plotly interprets some HTML
     figure = Figure()
     segments: tuple[list, list] = ([], [])
-    for name, label in zip(order, names, strict=True):
+    step, first = min(0.22, 0.5 / len(runs)), 0.14  # parts of a row, below its label
+    for place, name in enumerate(order):
         values = [rows[name].success[run][table.k].percent[0] for run in runs]
-        segments[0].extend([min(values), max(values), None])
-        segments[1].extend([label, label, None])
-    line = {"color": GREY, "width": 2}
+        segments[0].extend([*values, None])
+        segments[1].extend([*(place + first + step * number for number in range(len(runs))), None])
+    line = {"color": GREY, "width": 1}
     figure.add_trace(Scatter(x=segments[0], y=segments[1], mode="lines", line=line, hoverinfo="skip", showlegend=False))
     for number, run in enumerate(runs):
         estimates = [rows[name].success[run][table.k] for name in order]
-        trace = _points(estimates, names, escape(run), number, flat=True)
+        places = [place + first + step * number for place in range(len(order))]
+        trace = _points(estimates, places, escape(run), number, flat=True)
+        about = trace.hovertemplate.replace("<br>%{text}", "").replace("%{y}: ", "%{text}: ")
+        trace.update(text=names, hovertemplate=about)
         figure.add_traces([trace, _plot_hollow(trace, [rows[name].units < FEW for name in order])])
     figure.update_layout(
         xaxis={"title": {"text": f"{table.title}, %"}, "range": [-2, 102]},
-        yaxis={"autorange": "reversed", "automargin": True},
-        height=110 + LINE + ROW * len(order),
+        yaxis={
+            "tickvals": list(range(len(order))),
+            "ticktext": names,
+            "ticklabelposition": "inside top",
+            "range": [len(order) - 0.2, -0.7],
+            "showgrid": False,
+            "zeroline": False,
+        },
+        height=110 + LINE + LABELLED_ROW * len(order),
         **_layout(),
     )
     return figure
@@ -61,7 +76,8 @@ def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) ->
 
 def curve_plot(curves: Curves, runs: Sequence[str], letters: Sequence[str] = ()) -> Figure:
     """Plot the measure by frequency, with one colour per run and one dash style per series. Points with fewer than 30
-    questions are hollow. The axis shows each n. The points of a group stand beside each other.
+    questions are hollow, and those with fewer than 5 are not joined by the line. The axis shows each n. The points of a
+    group stand beside each other.
 
     Args:
         letters: of the first runs, which the legend shows before their names.
@@ -77,21 +93,17 @@ def curve_plot(curves: Curves, runs: Sequence[str], letters: Sequence[str] = ())
             points = by_run.get(run, [])
             name = " ".join([*letters[number : number + 1], run])
             label = escape(name if series_count == 1 else f"{name}, {series}")
-            shift = 0.05 * (number * series_count + dash - (len(runs) * series_count - 1) / 2)
-            trace = _points(
-                [point.success for point in points], [places[p.bucket] + shift for p in points], label, number
-            )
-            spans = [
-                "" if point.min_frequency is None else f"{point.min_frequency:,} to {point.max_frequency:,} mentions"
-                for point in points
-            ]
-            trace.update(hovertemplate=trace.hovertemplate.replace("%{x}: ", ""))
+            drawn = len(runs) * series_count
+            shift = min(0.15, 0.6 / drawn) * (number * series_count + dash - (drawn - 1) / 2)
+            at = {point.bucket: places[point.bucket] + shift for point in points}
             line = {"color": COLOURS[number % len(COLOURS)], "dash": DASHES[dash % len(DASHES)]}
-            trace.update(mode="lines+markers", line=line, text=spans)
-            figure.add_traces([trace, _plot_hollow(trace, [point.has_few_questions for point in points])])
+            alone = [point for point in points if not point.is_joined]
+            for part in filter(None, ([point for point in points if point.is_joined], alone)):
+                is_named = part is not alone or len(alone) == len(points)
+                figure.add_traces(_part_of_curve(part, at, label, number, line, is_named))
     figure.update_layout(
         xaxis={
-            "title": {"text": AXES[curves.cut].format(source=escape(curves.source))},
+            "title": {"text": AXES[curves.cut].format(source=escape(curves.source)) + _counted(curves)},
             "tickvals": list(places.values()),
             "ticktext": list(labels.values()),
             "range": [-0.5, len(places) - 0.5],
@@ -102,6 +114,30 @@ def curve_plot(curves: Curves, runs: Sequence[str], letters: Sequence[str] = ())
         **_layout(),
     )
     return figure
+
+
+def _part_of_curve(
+    points: Sequence[Point], places: Mapping[int, float], label: str, number: int, line: dict[str, str], is_named: bool
+) -> list[Scatter]:
+    """Plot the points of a run that its line joins, or those that stand alone, and those of few questions again,
+    hollow.
+
+    Args:
+        is_named: whether these points stand for the run in the legend.
+    """
+    trace = _points([point.success for point in points], [places[p.bucket] for p in points], label, number)
+    spans = [
+        "" if point.min_frequency is None else f"{point.min_frequency:,} to {point.max_frequency:,} mentions"
+        for point in points
+    ]
+    trace.update(
+        hovertemplate=trace.hovertemplate.replace("%{x}: ", ""),
+        mode="lines+markers" if points[0].is_joined else "markers",
+        line=line,
+        text=spans,
+        showlegend=is_named,
+    )
+    return [trace, _plot_hollow(trace, [point.has_few_questions for point in points])]
 
 
 def slice_plot(report: SliceReport) -> Figure:
@@ -204,8 +240,20 @@ def _tick_labels(curves: Curves, runs: Sequence[str]) -> dict[int, str]:
             for bucket, seen in counts.items()
         }
     else:
-        lines = {bucket: "n " + seen[0].replace(" (", "<br>(") for bucket, seen in counts.items()}
+        is_both = any(" (" in seen[0] for seen in counts.values())
+        lines = {bucket: seen[0] if is_both else f"n {seen[0]}" for bucket, seen in counts.items()}
+        if is_both:
+            units = {point.bucket: f"{point.units:,}" for point in next(iter(curves.series.values()))[runs[0]]}
+            lines = {bucket: f"{seen.partition(' (')[0]}<br>{units[bucket]}" for bucket, seen in lines.items()}
     return {bucket: f"{curves.label(bucket)}<br>{lines[bucket]}" for bucket in sorted(counts)}
+
+
+def _counted(curves: Curves) -> str:
+    """Return what the numbers below a group count, if questions and units of observation differ and stand alone."""
+    points = [point for by_run in curves.series.values() for each in by_run.values() for point in each]
+    if len(curves.series) > 1 or all(point.units == point.n for point in points):
+        return ""
+    return f"<br>below: questions, {noun_form(2, curves.unit)}"
 
 
 def _points(

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.expressions import And, Condition, Expression, Not, NotAnExpression, parse
 from blindspot.analysis.relations import RELATIONS
+from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.evaluation.findings import bucket_words
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices
 from blindspot.backend.evaluation.slices import Facts
@@ -87,22 +89,42 @@ def _range(conditions: Sequence[Condition]) -> str:
     return f"{low} or more" if high is None else f"{high} or fewer"
 
 
-def sentence(found_slice: FoundSlice, names: tuple[str, str], k: int | None = None) -> str:
+def sentence(
+    found_slice: FoundSlice, names: tuple[str, str], k: int | None = None, outside: Estimate | None = None
+) -> str:
     """Return a sentence that states which run is ahead in a slice, by how much, and by how much elsewhere.
 
     Args:
         names: of A and B, as the sentence calls them. k: the cut-off, for a sentence that also names the other run.
+        outside: the difference elsewhere, for a sentence that also states the intervals.
     """
     estimate = found_slice.figures.difference.estimate
     here, elsewhere = round(100 * (estimate.value or 0.0), 1), round(100 * found_slice.outside, 1)
     questions = f"on {quantity(found_slice.figures.n, 'question')} {in_words(found_slice.expression)}"
     where = "" if k is None else f"in the top {k} "
+    sure = "" if outside is None else _sure_words(outside, elsewhere)
     if not here:
-        outside = f"{names[elsewhere < 0]} is {abs(elsewhere):.1f} ahead" if elsewhere else "as well"
-        return f"{names[0]} and {names[1]} are level {where}{questions}; elsewhere {outside}."
-    outside = f"{abs(elsewhere):.1f} {'ahead' if (elsewhere > 0) == (here > 0) else 'behind'}" if elsewhere else "level"
+        other = f"{names[elsewhere < 0]} is {abs(elsewhere):.1f} ahead{sure}" if elsewhere else "as well"
+        return f"{names[0]} and {names[1]} are level {where}{questions}; elsewhere {other}."
+    other = f"{abs(elsewhere):.1f} {'ahead' if (elsewhere > 0) == (here > 0) else 'behind'}{sure}"
     of_other = "" if k is None else f"of {names[here > 0]} {where}"
-    return f"{names[here < 0]} is {abs(here):.1f} points ahead {of_other}{questions}; elsewhere {outside}."
+    within = "" if outside is None else f" {_interval_words(estimate, here)}"
+    return (
+        f"{names[here < 0]} is {abs(here):.1f} points ahead {of_other}{questions}{within}; elsewhere "
+        f"{other if elsewhere else 'level'}."
+    )
+
+
+def _sure_words(estimate: Estimate, difference: float) -> str:
+    """Return the interval of a difference, or that it is not established."""
+    low, high = estimate.low or 0.0, estimate.high or 0.0
+    return ", not established" if low <= 0 <= high else f" {_interval_words(estimate, difference)}"
+
+
+def _interval_words(estimate: Estimate, difference: float) -> str:
+    """Return the interval of a difference, seen from the run that is ahead."""
+    _, low, high = estimate.percent
+    return stated_interval(low, high) if difference > 0 else stated_interval(-high, -low)
 
 
 def merge_nested(slices: FoundSlices, facts: Facts) -> list[tuple[FoundSlice, list[FoundSlice]]]:

@@ -133,13 +133,15 @@ def test_a_researchers_journey(study, tab, tmp_path, record_property):
         assert save("table-lexical", "LaTeX") == "lexical-vectors.tex"
         assert save("table-lexical", "CSV") == "lexical-vectors.csv"
 
-        said = "on 44 questions where the subject is mentioned once at most; elsewhere level."
+        said = "on 44 questions where the subject is mentioned once at most (95%: "
         go("Slices", f"lexical is 90.9 points ahead of vectors in the top 5 {said}")
+        expect(tab.locator("h1")).to_contain_text("); elsewhere level.")
         expect(tab.locator("#found tbody tr a").first).to_contain_text("mentioned once at most")
         go(
             "Relations",
             "lexical is better than vectors in 1 of 1 relation in the top 5; most on place of birth (P19), by 50.0 points (95%: ",
         )
+        click(tab.get_by_text("Plot of both runs"))
         assert save("plot-relations", "SVG") == "relations.svg"
         go("Map", "misses")
         click(tab.get_by_label("Run"))
