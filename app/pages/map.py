@@ -19,7 +19,7 @@ from blindspot.app.components.map.data import MapPoints, first_hits, known_of, o
 from blindspot.app.components.map.figure import PlaceName, held_figure, selectable
 from blindspot.app.components.map.link import map_link
 from blindspot.app.components.map.parts import address, opened_point, parameters, quality_line, spread_table, warnings
-from blindspot.app.components.marks import choices_fold, notice, relation_label
+from blindspot.app.components.marks import choices_fold, notice, relation_label, unbroken
 from blindspot.app.components.message import show_last_message
 from blindspot.app.components.parts import parts_panel
 from blindspot.app.components.path_bar import lead_to
@@ -163,7 +163,7 @@ def _answer(map: Map, rows: Sequence[clusters.ClusterRow], colouring: Colouring)
         ranks = [first[id] for id in map.question_ids if id in first]
         missed = sum(not 0 < rank <= k for rank in ranks)
         title = f"{run} misses {missed:,} of {quantity(len(ranks), 'question')} in the top {k}"
-        show(tag("h1", title), tag("p", where))
+        show(tag("h1", unbroken(title, [run])), tag("p", where))
         return
     compared = opened_study.comparison(
         map.study, run, other, "answers", opened_study.rule_of_runs(map.study, run, other)
@@ -174,8 +174,12 @@ def _answer(map: Map, rows: Sequence[clusters.ClusterRow], colouring: Colouring)
     pair = {"a": run, "b": other, "k": k}
     lost = link(f"{cells.only_a:,} that {run} finds", url.href(url.COMPARE, {**pair, "cell": "only_a"}))
     found = link(f"{cells.only_b:,}", url.href(url.COMPARE, {**pair, "cell": "only_b"}))
+    names = [run, other]
     of_missed = f" of the {cells.only_b + cells.neither:,} questions that {run} misses in the top {k}"
-    show(tag("h1", f"{other} finds ", found, of_missed), tag("p", "It misses ", lost, ". ", where))
+    show(
+        tag("h1", unbroken(f"{other} finds ", names), found, unbroken(of_missed, names)),
+        tag("p", "It misses ", lost, ". ", where),
+    )
 
 
 def _worst_cluster(rows: Sequence[clusters.ClusterRow], worst: clusters.ClusterRow, run: str, other: str | None) -> str:
