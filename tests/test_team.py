@@ -129,7 +129,7 @@ def test_a_batch_whose_questions_are_all_done_says_so(study):
         for who in ("Ann", "Ben"):
             judge(study, who, f"q{number}", {"answer0": "positive"})
     text = Page(study.folder, "team", "Lea").text
-    assert "Labelling is done." in text and "b1 7 7 questions –" in text
+    assert "Labelling is done." in text and "b1 7 of 7 questions –" in text
 
 
 def test_the_team_page_is_the_lead_s(study):
