@@ -468,7 +468,7 @@ def test_judges_that_are_missing_are_named(study):
         "No cross-encoder. No model has scored passages here" in page.text
         and "judged by people and answer match" in page.text
     )
-    assert "The answer match is right in 1 of 2 pairs that people judged, 50.0% (95%: " in page.text
+    assert "The answer match is right in 1 of 2 pairs that annotators settled, 50.0% (95%: " in page.text
     assert "; its only error is a false negative." in page.text
     assert "2–5 1 of 40 retrieved 0 0.0% 0 0 1 100.0% 0" in page.text and "pair at" not in page.text
 

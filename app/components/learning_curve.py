@@ -182,7 +182,12 @@ def _last_duration(open_study: Study) -> str:
 
 
 def _curve(open_study: Study, points: Sequence[CurvePoint], scope: Scope, place: str) -> list[Html]:
-    head = [tag("h2", term("Learning curve" if place != "training" else "Effect of the labels so far", _scope_sentence(scope)))]
+    head = [
+        tag(
+            "h2",
+            term("Learning curve" if place != "training" else "Effect of the labels so far", _scope_sentence(scope)),
+        )
+    ]
     if not points:
         if place != "training" and stored_forecast(open_study) is not None:
             return head  # the forecast's sentence below says whether labels pay

@@ -127,9 +127,7 @@ def _experiment(open_study: Study, name: str, description: ExperimentDescription
     show(commands(name))
 
 
-def _run_panel(
-    open_study: Study, name: str, has_results: bool, planned: PlannedWords | None, lacking: str
-) -> None:
+def _run_panel(open_study: Study, name: str, has_results: bool, planned: PlannedWords | None, lacking: str) -> None:
     """Show the buttons that run the experiment and, until there are results, what the paper reports. Where it trains,
     the small version comes first. lacking: what a run lacks; "" for nothing.
     """

@@ -65,7 +65,9 @@ def _answer(open_study: Study, own: int) -> Html:
     disputed = passages_to_settle(open_study)
     if not disputed:
         return join(answer, ".")
-    return join(answer, "; ", link(f"{quantity(disputed, 'disagreement')} to settle", url.QUALITY, cls="to-settle"), ".")
+    return join(
+        answer, "; ", link(f"{quantity(disputed, 'disagreement')} to settle", url.QUALITY, cls="to-settle"), "."
+    )
 
 
 def _labels_line(open_study: Study) -> Html:
