@@ -332,6 +332,8 @@ def test_a_set_is_certified_by_buttons(study, monkeypatch):
     def press(start):
         next(each for each in page.app.button if each.label.startswith(start)).click().run()
 
+    assert not [each for each in page.app.number_input if each.label.startswith("False negatives")], "not opened yet"
+    press("Certify this set")
     next(each for each in page.app.number_input if each.label.startswith("False negatives")).set_value(40.0)
     press("Plan")
     assert "To certify at most 40% false negatives at 95% confidence" in page.text and read_plan(raw(study)) is None

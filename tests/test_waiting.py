@@ -127,7 +127,9 @@ def test_repeats_and_second_labels_are_for_active_people_alone(tmp_path):
 def test_the_lead_is_told_by_name_who_is_awaited(desk):
     desk.batch(questions=2)
     assert lines(desk) == ["2 questions wait for ada, ann, ben, cid or lea."]
+    assert waiting_names(desk.queue.unfinished("b1")) == "ada, ann, ben, cid or lea"
     desk.queue.assign("b1", "ben", ["q0"])
+    assert waiting_names(desk.queue.unfinished("b1")) == "", "two groups need the sentences"
     assert lines(desk) == ["1 question is reserved for ben.", "1 question waits for ada, ann, ben, cid or lea."]
     desk.people.pause("ben")
     assert lines(desk) == [

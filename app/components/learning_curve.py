@@ -384,9 +384,9 @@ def curve_tab(open_study: Study) -> None:
     found = stored_forecast(open_study)
     tabs.title(*_answer_sentences(open_study, points, found))
     has_labels = judging_stores(open_study).labels.last_event > 0
-    if found is not None and has_labels and not points and not is_unfinished(open_study):
-        if not (lacking := _missing_reason(open_study)):
-            _button(open_study, lacking, "training", primary=True)
+    is_first = found is not None and has_labels and not points and not is_unfinished(open_study)
+    if is_first and not _missing_reason(open_study):
+        _button(open_study, "", "training", primary=True)
     if found is not None:
         show(_forecast_table(open_study, found))
     curve_panel(open_study, "training")

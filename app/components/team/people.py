@@ -35,8 +35,8 @@ def people_panel(open_study: Study, person: Person, primary: bool) -> None:
             show(tag("h2", "People"))
             if who.on_this_machine():
                 _door(open_study)
-        words = ("person", "role", "e-mail address" if who.mode() == "oidc" else "link")
-        heads = div(*(span(each, cls="soft") for each in words), cls="person-line heads")
+        columns = ("person", "role", "e-mail address" if who.mode() == "oidc" else "link")
+        heads = div(*(span(column, cls="soft") for column in columns), cls="person-line heads")
         st.columns(_LINE)[0].html(str(heads))
         for each in (one for one in everybody if one.kind == "person" and not one.simulated):
             _person(open_study, each, each.name == person.name)

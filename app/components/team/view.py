@@ -51,7 +51,11 @@ def _answer(open_study: Study, own: int) -> Html:
     batches = [each for each in stores.queue.batches() if each.state == "open" and not each.practice]
     total = sum(each.questions for each in batches)
     waiting = total - sum(each.done for each in batches)
-    counted = f"{waiting:,} of {quantity(total, 'question')}" if 2 * waiting > total else quantity(waiting, "question")
+    counted = (
+        f"{waiting:,} of {quantity(total, 'question')}"
+        if total / 2 < waiting < total
+        else quantity(waiting, "question")
+    )
     if not batches:
         answer = "No batch is open" if stores.labels.last_event else "No labels yet; no batch is open"
     elif not waiting:

@@ -100,7 +100,7 @@ def _listed_pairs(
         changes = _of_several_questions(changes)[:EXAMPLES]
         more = link(f"All {quantity(chosen.total, 'pair')}", url.href(url.TRAINING, here), cls="quiet")
     same = _shared_words(changes)
-    said = tag("p", same, cls="soft") if same else ""
+    said = tag("p", same, cls="soft") if same else Html("")
     pairs = tag("ul", *_pairs(open_study, changes, bool(same)), cls="changed-pairs")
     return tag("h3", words), said, pairs, more
 
