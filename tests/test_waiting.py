@@ -14,7 +14,7 @@ from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.labels_io import export_labels, import_labels
 from blindspot.backend.judging.settings import ArmShares
 from blindspot.backend.judging.team_progress import team_progress
-from blindspot.backend.judging.waiting_words import reassignment_sentence, waiting_lines
+from blindspot.backend.judging.waiting_words import reassignment_sentence, waiting_lines, waiting_names
 from blindspot.db.errors import Forbidden, Refused
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
