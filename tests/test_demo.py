@@ -198,9 +198,9 @@ def test_models_says_what_training_changed_and_the_path_leads_to_it(small_demo, 
     page = Page(small_demo.folder, "training", tab="models", model=model)
     (sentence,) = page.part("<h1>.*?</h1>")
     assert re.match(r"Cleaning (adds|takes) [\d.]+ points (to|from) training \(95%: ", sentence), sentence
-    gains = r"; from minilm : [+−][\d.]+ with clean , [+−][\d.]+ with noisy \. trained-clean against trained-noisy: \d+ better, \d+ worse \."
+    gains = r"; from tiny : [+−][\d.]+ with clean , [+−][\d.]+ with noisy \. trained-clean against trained-noisy: \d+ better, \d+ worse \."
     assert re.search(gains, page.text), page.text
-    assert re.search(rf"Against minilm , {model} got \d+ questions better , \d+ worse \.", page.text)
+    assert re.search(rf"Against tiny , {model} got \d+ questions better , \d+ worse \.", page.text)
     assert f"compare?a=minilm-dev&b={model}-dev&k=5&cell=only_a" in page.links()
     assert page.part('<tr class="of-two">.*?</th>') == ["clean − noisy"], "the title's figure is drawn"
     both = "compare?a=trained-noisy-dev&b=trained-clean-dev&k=5"
