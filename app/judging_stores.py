@@ -41,6 +41,13 @@ def label_count_words(study: Study) -> str:
     return f"{quantity(sum(by_person.values()), 'label')} by {' and '.join(givers)}"
 
 
+def labels_owner(study: Study) -> str:
+    """Say whose the labels are, as "Simulated annotators' labels" where nobody else gave any."""
+    givers = judging_stores(study).labels.label_counts_by_person()
+    simulated = bool(givers) and all(name.endswith(SIMULATED) for name in givers)
+    return "Simulated annotators' labels" if simulated else "People's labels"
+
+
 @lru_cache(maxsize=4)  # asked a dozen times a page; Streamlit's caches take 0.2 ms to make their keys
 def _cached_stores(study: Study, inode: int) -> JudgingStores:
     path = study.labels_path

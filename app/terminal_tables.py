@@ -164,7 +164,7 @@ def print_curve(points: Sequence[CurvePoint]) -> None:
         f"Success on {count_with_units(last.base_reranker.n, last.base_reranker.units)} of dev by {last.relevance}, 95% intervals. Dev questions are used only for measuring, never for training.",
         *change_sentences(last),
     ]
-    heads = ["point", "settled pairs", "judged", "from", "reranker @1"]
+    heads = ["point", "judged pairs", "questions", "from", "reranker @1"]
     print_rows(heads, rows, notes)
 
 

@@ -27,7 +27,8 @@ def test_without_anything_it_says_where_to_begin(tmp_path):
 def test_every_experiment_is_there_to_ask(study):
     page = Page(study.folder, "experiments")
     assert "No claim is tested yet: " in page.text
-    assert all(name in page.text and each.asks in page.text for name, each in EXPERIMENTS.items())
+    assert all(each.asks in page.text for each in EXPERIMENTS.values())
+    assert all(f'title="blindspot experiment {name}"' in page.html for name in EXPERIMENTS)
     assert {f"experiments?experiment={name}" for name in EXPERIMENTS} <= set(page.links())
     page = Page(study.folder, "experiments", experiment="denoised-by-rank")
     assert "experiments" in page.links(), "leads back to all of them"
@@ -44,7 +45,13 @@ def test_every_experiment_is_there_to_ask(study):
 
 def test_before_it_runs_an_experiment_shows_the_paper_s_figures_and_claims(study):
     page = Page(study.folder, "experiments", experiment="strategies")
-    assert "hard negatives, denoised (step 3) Success@5 73.2 not run" in page.text
+    assert "variant RocketQA, Success@5 in-batch negatives 68.5" in page.text and "not denoised 68.0" in page.text
+    assert "hard negatives, denoised (step 3) 73.2" in page.text
+    (title,) = page.part("<h1.*?</h1>")
+    assert title == (
+        "Not run here. RocketQA, Success@5: hard negatives, denoised (step 3) 73.2; hard negatives, not denoised 68.0."
+    )
+    assert f"{EXPERIMENTS['strategies'].asks} RocketQA, Tables 3 and 7." in page.text
     assert "denoised hard negatives beat raw ones" in page.text and "What RocketQA reports" in page.text
 
 

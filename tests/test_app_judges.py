@@ -58,7 +58,7 @@ def study(whole, tmp_path):
 def test_the_curve_is_on_home_judge_and_training(whole, page):
     shown = Page(whole.folder, page, "lea", tab="curve")
     assert "Learning curve" in shown.text and "Reranker, Success@1" in shown.text
-    assert shown.html.count('class="dot"') == 2 and "30 settled pairs" in shown.text
+    assert shown.html.count('class="dot"') == 2 and "30 judged pairs" in shown.text
     assert (
         "40 questions of dev, 95% intervals. Dev questions are used only for measuring, never for training."
         in shown.text
@@ -80,10 +80,10 @@ def test_the_tab_says_first_what_the_next_labels_are_expected_to_add(study):
     assert page.part("<h1>.*?</h1>") == [
         "300 more labels are expected to bring +2.0 points of Success@1 in a reranker (90%: +1.0 to +3.0)."
     ]
-    assert "With 30 settled pairs a reranker has a Success@1 of" in page.text
+    assert "With 30 judged pairs a reranker has a Success@1 of" in page.text
     assert "+2.0 +1.0 to +3.0" in page.text and 'class="forecast"' in page.html
     assert "Not forecast yet Gold, wrong passages found : judge gold first." in page.text
-    assert "It rests on 30 settled pairs and on 30 training questions" in page.text
+    assert "Extrapolated from what 30 judged pairs and 30 training questions" in page.text
     assert "blindspot batch gold" not in page.text
 
 

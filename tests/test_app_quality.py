@@ -75,7 +75,7 @@ def test_only_who_may_see_others_sees_it(study):
 
 def disagreements(page: Page) -> str:
     """The text of the panel of disagreements."""
-    return words(page.html[page.html.index("<h2>Disagreements") : page.html.index("<h2>How good are")])
+    return words(page.html[page.html.index("<h2>Disagreements") : page.html.index('id="judges"')])
 
 
 def test_disagreements_follow_the_agreement_and_hide_names(study):
@@ -83,6 +83,10 @@ def test_disagreements_follow_the_agreement_and_hide_names(study):
     page = Page(study)
     assert f"Disagreements on {len(found.disputes)} questions" in page.text
     assert page.text.count(f"Settle {sum(len(each.passages) for each in found.disputes)} passages") == 1
+    assert page.html.count('class="button main"') == 1 and "How good are the judges?" not in page.text, (
+        "none has scores"
+    )
+    assert 'href="training?tab=judges"' in page.html
     ids = re.findall(r'href="judge\?adjudicate=1&amp;question=([^"]*)"[^>]*title', page.html)
     assert ids == [each.question for each in found.disputes[:8]], "each row leads to its question"
     heads = re.findall("<h2>(.*?)(?:</h2>|<span)", page.html)
@@ -112,7 +116,7 @@ def test_figures_of_agreement_and_of_people_are_those_of_the_store(study):
     rate = audit(study).overall.positive
     assert re.search("<h1>(.*?)</h1>", page.html)[1] == (
         f"{100 * rate.value:.1f}% of the unlabelled passages answer their question "
-        f"(95%: {100 * rate.low:.1f} to {100 * rate.high:.1f}), n = {rate.passages:,} passages"
+        f"(95%: {100 * rate.low:.1f} to {100 * rate.high:.1f}), n = {rate.passages:,} passages."
     )
     agree = f"Annotators agree with alpha {four.value:.2f} (95%: {four.low:.2f} to {four.high:.2f}) over {four.passages:,} passages; "
     assert agree in page.text

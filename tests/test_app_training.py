@@ -116,7 +116,9 @@ def test_a_set_is_shown_beside_the_one_it_was_cleaned_from(study, monkeypatch):
     assert turned not in Page(study.folder, "training", "ann", tab="sets").text, "labels are hidden from annotators"
     assert page.text.count("negative by run → positive by label") == 1 and "All 2 pairs" in page.text
     chosen = Page(study.folder, "training", "lea", set="clean", change="negative-positive")
-    assert chosen.text.count("negative by run → positive by label") == 2 and "All 2 pairs" not in chosen.text
+    assert chosen.text.count("negative by run → positive by label") == 1, "once, for both pairs"
+    (listed,) = re.findall(r'<ul class="changed-pairs">.*?</ul>', chosen.html, re.DOTALL)
+    assert listed.count("<li>") == 2 and "All 2 pairs" not in chosen.text
     hidden = Page(study.folder, "training", "ann", set="clean").text
     assert "group raw clean change" in hidden and "relabelled" not in hidden
 
@@ -139,10 +141,9 @@ def test_the_differences_of_two_sets_begin_with_what_matters_and_are_paged(study
     removed = next(count[1:] for title, count in kinds if title == "negative, no longer in the set")
     gone = {"set": "clean", "before": "raw", "change": "negative-absent"}
     first, second = (Page(study.folder, "training", "lea", **gone, page=number) for number in ("1", "2"))
-    listed = [re.findall(r'<span class="roles">([^<]*)</span>', each.html) for each in (first, second)]
-    assert [len(each) for each in listed] == [2, min(2, int(removed) - 2)] and set(listed[0]) == {
-        "negative by run → absent"
-    }
+    listed = [re.findall(r'<ul class="changed-pairs">.*?</ul>', each.html, re.DOTALL)[0] for each in (first, second)]
+    assert [each.count("<li>") for each in listed] == [2, min(2, int(removed) - 2)]
+    assert first.text.count("negative by run → absent") == 1 and 'class="roles"' not in listed[0], "alike, so said once"
     assert f"1–2 of {removed} pairs" in first.text and "not at ranks 1 to 3 of r" in first.text
     one = Page(study.folder, "training", "lea", **gone, reason="not at ranks 1 to 3 of r", page="99")
     assert f"negative, no longer in the set, not at ranks 1 to 3 of r: {removed} pairs" in one.text
@@ -331,6 +332,8 @@ def test_a_set_is_certified_by_buttons(study, monkeypatch):
     def press(start):
         next(each for each in page.app.button if each.label.startswith(start)).click().run()
 
+    assert not [each for each in page.app.number_input if each.label.startswith("False negatives")], "not opened yet"
+    press("Certify this set")
     next(each for each in page.app.number_input if each.label.startswith("False negatives")).set_value(40.0)
     press("Plan")
     assert "To certify at most 40% false negatives at 95% confidence" in page.text and read_plan(raw(study)) is None
@@ -467,7 +470,7 @@ def test_judges_that_are_missing_are_named(study):
         "No cross-encoder. No model has scored passages here" in page.text
         and "judged by people and answer match" in page.text
     )
-    assert "The answer match is right in 1 of 2 pairs that people judged, 50.0% (95%: " in page.text
+    assert "The answer match is right in 1 of 2 pairs that annotators settled, 50.0% (95%: " in page.text
     assert "; its only error is a false negative." in page.text
     assert "2–5 1 of 40 retrieved 0 0.0% 0 0 1 100.0% 0" in page.text and "pair at" not in page.text
 

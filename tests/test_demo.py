@@ -198,10 +198,13 @@ def test_models_says_what_training_changed_and_the_path_leads_to_it(small_demo, 
     page = Page(small_demo.folder, "training", tab="models", model=model)
     (sentence,) = page.part("<h1>.*?</h1>")
     assert re.match(r"Cleaning (adds|takes) [\d.]+ points (to|from) training \(95%: ", sentence), sentence
-    assert re.search(r"; from .*? with clean , .*? with noisy", page.text)
-    assert "got better" in page.text and f"compare?a=minilm-dev&b={model}-dev&k=5&cell=only_a" in page.links()
-    (following,) = page.part('<a [^>]*class="next".*?</a>')
-    assert following == f"Next: see what changed from minilm-dev to {model}-dev"
+    gains = r"; from tiny : [+−][\d.]+ with clean , [+−][\d.]+ with noisy \. trained-clean against trained-noisy: \d+ better, \d+ worse \."
+    assert re.search(gains, page.text), page.text
+    assert re.search(rf"Against tiny , {model} got \d+ questions better , \d+ worse \.", page.text)
+    assert f"compare?a=minilm-dev&b={model}-dev&k=5&cell=only_a" in page.links()
+    assert page.part('<tr class="of-two">.*?</th>') == ["clean − noisy"], "the title's figure is drawn"
+    both = "compare?a=trained-noisy-dev&b=trained-clean-dev&k=5"
+    assert page.next_step() == ("Next: see the questions that changed", both)
 
 
 def test_after_a_training_next_leads_to_what_got_worse_and_the_tick_says_that_both_runs_exist(small_demo):

@@ -231,7 +231,7 @@ def test_the_docs_show_the_table():
 BUTTONS = {
     "": {"lead": {"Start"}, "adjudicator": set(), "annotator": set()},
     "training": {
-        "lead": {"Judge a sample", "Plan", "Build"},
+        "lead": {"Judge a sample", "Certify this set", "Build"},
         "adjudicator": set(),
         "annotator": set(),
     },

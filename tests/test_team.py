@@ -129,7 +129,7 @@ def test_a_batch_whose_questions_are_all_done_says_so(study):
         for who in ("Ann", "Ben"):
             judge(study, who, f"q{number}", {"answer0": "positive"})
     text = Page(study.folder, "team", "Lea").text
-    assert "Labelling is done." in text and "b1 7 7 questions –" in text
+    assert "Labelling is done." in text and "b1 7 of 7 questions –" in text
 
 
 def test_the_team_page_is_the_lead_s(study):
@@ -139,6 +139,7 @@ def test_the_team_page_is_the_lead_s(study):
     assert {button.label for button in page.app.button} >= {"Pause", "Create link", "Create batch", "Close"}
     assert "Ann" in page.text and "Ben" in page.text and "b1" in page.text
     assert "Judge your 7 questions" in page.text and "judge" in page.links()
-    assert page.text.index("Progress") < page.text.index("b1 0 7 questions") < page.text.index("People")
+    assert page.part("<h1.*?</h1>") == ["7 questions wait for you."]
+    assert page.text.index("Progress") < page.text.index("b1 0 of 7 questions") < page.text.index("People")
     Queue(study.labels_path).set_state("b1", "closed", actor="Lea")
     assert "Judge your" not in Page(study.folder, "team", "Lea").text

@@ -14,7 +14,7 @@ from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.labels_io import export_labels, import_labels
 from blindspot.backend.judging.settings import ArmShares
 from blindspot.backend.judging.team_progress import team_progress
-from blindspot.backend.judging.waiting_words import reassignment_sentence, waiting_lines
+from blindspot.backend.judging.waiting_words import reassignment_sentence, waiting_lines, waiting_names
 from blindspot.db.errors import Forbidden, Refused
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
@@ -127,7 +127,9 @@ def test_repeats_and_second_labels_are_for_active_people_alone(tmp_path):
 def test_the_lead_is_told_by_name_who_is_awaited(desk):
     desk.batch(questions=2)
     assert lines(desk) == ["2 questions wait for ada, ann, ben, cid or lea."]
+    assert waiting_names(desk.queue.unfinished("b1")) == "ada, ann, ben, cid or lea"
     desk.queue.assign("b1", "ben", ["q0"])
+    assert waiting_names(desk.queue.unfinished("b1")) == "", "two groups need the sentences"
     assert lines(desk) == ["1 question is reserved for ben.", "1 question waits for ada, ann, ben, cid or lea."]
     desk.people.pause("ben")
     assert lines(desk) == [

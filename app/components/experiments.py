@@ -10,6 +10,7 @@ from blindspot.app import url
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import command, methods_note
 from blindspot.app.markup import Html, div, join, link, row, span, table, table_head, tag, term
+from blindspot.backend.core.result_table import signed_number
 from blindspot.backend.evaluation.chart_colours import COLOURS
 from blindspot.backend.evaluation.report_plots import SYMBOLS
 from blindspot.backend.experiments.papers import ExperimentDescription, experiments
@@ -61,62 +62,84 @@ def _counted_words(words: Sequence[str]) -> str:
 
 def overview(results: Sequence[Mapping[str, Any]]) -> Html:
     """Every claim that was tested with its figure, and below them all experiments by paper."""
-    claims = [
-        row(
-            tag(
-                "td", _experiment_link(result["experiment"], f"{result['paper']}, {result['source']}"), cls="left wide"
-            ),
-            difference(claim, result["unit"]),
-            tag("td", _verdict_mark(claim["word"]), cls="left"),
-            head=join(claim["says"], span(claim["about"], cls="about") if claim.get("about") else ""),
-        )
-        for result in newest_findings(results)
-        for claim in result["claims"]
-    ]
-    left = [tag("th", name, scope="col", cls=cls) for name, cls in (("paper, table", "left wide"), ("verdict", "left"))]
-    tested = scrolling(table(table_head("claim", left[0], "here", left[1]), claims, "figures papers"))
+    claims = []
+    for result in newest_findings(results):
+        tested = result["claims"]
+        for number, claim in enumerate(tested):
+            about = [claim["about"]] if claim.get("about") else []
+            about += _why_same(claim, tested[:number], result["cells"])
+            source = _experiment_link(result["experiment"], f"{result['paper']}, {result['source']}")
+            value, _, rest = difference(claim, result["unit"]).partition(" (")
+            figure = span(value, span(f" ({rest}", cls="interval"), cls="figure") if rest else value
+            claims.append(
+                row(
+                    tag("td", source, cls="left"),
+                    tag("td", _paper_words(claim, result), data_name="paper"),
+                    tag("td", figure, data_name="here"),
+                    tag("td", _verdict_mark(claim["word"]), cls="left", data_name="verdict"),
+                    head=join(claim["says"], *(span(words, cls="about") for words in about)),
+                )
+            )
+    source, verdict = (tag("th", name, scope="col", cls="left") for name in ("source", "verdict"))
+    heads = table_head("claim", source, term("paper", "What the paper reports or claims"), "here", verdict)
     return join(
-        div(tag("h2", "Tested claims"), tested, cls="panel") if claims else "",
+        div(tag("h2", "Tested claims"), table(heads, claims, "figures papers claimed"), cls="panel") if claims else "",
         div(tag("h2", "All experiments"), scrolling(_experiments_table(results)), cls="panel"),
     )
 
 
+def _paper_words(claim: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    """Return the paper's figure for a claim, or else what it claims of the difference."""
+    published = {(cell["row"], cell["column"]): cell["published"] for cell in result["cells"]}
+    ahead, behind = (tuple(claim.get(name) or ()) for name in ("ahead", "behind"))
+    more, less = published.get(ahead), published.get(behind) if behind else 0.0
+    if more is not None and less is not None:
+        return f"{signed_number(more - less)}{' points' if result['unit'] == '%' else ''}"
+    scale = 100 if result["unit"] == "%" else 1
+    if claim.get("within") is not None:
+        return f"within ±{scale * claim['within']:g}"
+    return f"above {scale * claim.get('by', 0.0):g}"
+
+
+def _why_same(
+    claim: Mapping[str, Any], earlier_claims: Sequence[Mapping[str, Any]], cells: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """Say why a claim has the figure of an earlier one, if it has, in one sentence at most."""
+    reasons = (_same_figure(claim, earlier, cells) for earlier in earlier_claims)
+    return [words for words in reasons if words][:1]
+
+
 def _experiments_table(results: Sequence[Mapping[str, Any]]) -> Html:
-    """All experiments by paper: the question, the table that it repeats, what it needs, and its state."""
+    """All experiments by paper: the question, the table that it repeats, and its verdict, or what a run would train and
+    need.
+    """
     listed, rows = listed_experiments(results), []
     for paper in dict.fromkeys(about.paper for about in listed.values()):
-        rows.append(tag("tr", tag("th", paper, scope="rowgroup", colspan=4, cls="left"), cls="paper"))
+        rows.append(tag("tr", tag("th", paper, scope="rowgroup", colspan=3, cls="left"), cls="paper"))
         for name, about in listed.items():
             if about.paper == paper:
-                cells = (about.source, about.needs, _state(name, results))
-                rows.append(
-                    row(
-                        *(
-                            tag("td", cell, cls=cls)
-                            for cell, cls in zip(cells, ("left wide", "left wide", "left"), strict=True)
-                        ),
-                        head=join(_experiment_link(name, about.asks), " ", span(name, cls="soft")),
-                    )
-                )
-    names = (("table", "left wide"), ("trains and needs", "left wide"), ("state", "left"))
+                asks = _experiment_link(name, about.asks, title=f"blindspot experiment {name}")
+                state = tag("td", *_state(name, about.needs, results), cls="left")
+                rows.append(row(tag("td", about.source, cls="left wide"), state, head=asks))
+    names = (("table", "left wide"), ("state, or what it trains and needs", "left"))
     heads = (tag("th", name, scope="col", cls=cls) for name, cls in names)
-    return table(table_head("question", *heads), rows, "figures papers")
+    return table(table_head("question", *heads), rows, "figures papers listed")
 
 
-def _state(name: str, results: Sequence[Mapping[str, Any]]) -> Html:
-    """Return the best verdict of an experiment with the time that it took, or that it has not run."""
+def _state(name: str, needs: str, results: Sequence[Mapping[str, Any]]) -> list[Html | str]:
+    """Return the best verdict of an experiment with the time that it took; what one that has not run trains and needs."""
     of_name = [result for result in results if result["experiment"] == name]
     if not of_name:
-        return span("not run", cls="soft")
+        return [f"not run; {needs}" if needs.startswith("trains nothing") else needs or "not run"]
     best = min(of_name, key=lambda result: BEST.index(result["verdict"]))
     if best["verdict"] == "no finding":
-        return span("small version ran", cls="soft")
+        return ["small version ran", span(f"; {needs}", cls="soft") if needs else ""]
     took = span(f" in {duration(best['seconds'])}", cls="soft") if best.get("seconds") else ""
-    return join(_verdict_mark(best["verdict"]), took)
+    return [span(_verdict_mark(best["verdict"]), took, cls="whole"), span(f"; {needs}", cls="soft") if needs else ""]
 
 
-def _experiment_link(name: str, words: str) -> Html:
-    return link(words, url.href(url.EXPERIMENTS, {"experiment": name}))
+def _experiment_link(name: str, words: str, title: str | None = None) -> Html:
+    return link(words, url.href(url.EXPERIMENTS, {"experiment": name}), title=title)
 
 
 class PlannedWords(NamedTuple):
@@ -124,6 +147,7 @@ class PlannedWords(NamedTuple):
 
     Attributes:
         figures, parts: what the paper reports, and the parts that a run makes.
+        reported: the two figures of the paper that differ most of those it compares; "" without such figures.
         trainings: the models that it trains. time: how long it takes, in brackets, if known.
     """
 
@@ -131,23 +155,55 @@ class PlannedWords(NamedTuple):
     parts: Html
     trainings: str
     time: str
+    reported: str
 
 
 def planned_table(cells: Sequence[Cell], claims: Sequence[PaperClaim], paper: str) -> Html:
-    """What the paper reports, beside what is not measured here yet, and what it claims."""
-    lines = [
-        row(tag("td", cell.column, cls="left"), f"{cell.published:g}", span("not run", cls="soft"), head=cell.row)
-        for cell in cells
-        if cell.published is not None
-    ]
-    if not lines and not claims:
+    """What the paper reports, and what it claims."""
+    known = [cell for cell in cells if cell.published is not None]
+    if not known and not claims:
         return Html("")
-    measure = tag("th", "measure", scope="col", cls="left")
-    figures = scrolling(table(table_head("variant", measure, paper, "here"), lines, "figures small")) if lines else ""
+    columns = list(dict.fromkeys(cell.column for cell in known))
+    printed = published_figures(cells)
+    lines = [
+        row(
+            *([tag("td", cell.column, cls="left")] if len(columns) > 1 else []),
+            printed[cell.row, cell.column],
+            head=cell.row,
+        )
+        for cell in known
+    ]
+    if len(columns) > 1:
+        head = table_head("variant", tag("th", "measure", scope="col", cls="left"), paper)
+    else:
+        head = table_head("variant", ", ".join([paper, *columns]))
     said = tag("ul", *dict.fromkeys(tag("li", claim.statement) for claim in claims))
     claimed = div(tag("h2", "What it claims"), said) if claims else ""
+    figures = scrolling(table(head, lines, "figures small"))
     reported = div(tag("h2", f"What {paper} reports"), figures) if lines else ""
     return div(reported, claimed, cls="panel side-by-side planned")
+
+
+def published_figures(cells: Sequence[Cell]) -> dict[tuple[str, str], str]:
+    """Return the paper's figures by row and column, all with as many decimals as the most precise one."""
+    known = {(cell.row, cell.column): cell.published for cell in cells if cell.published is not None}
+    decimals = max((len(f"{value:g}".partition(".")[2]) for value in known.values()), default=0)
+    return {place: f"{value:.{decimals}f}" for place, value in known.items()}
+
+
+def reported_words(cells: Sequence[Cell], claims: Sequence[PaperClaim], paper: str) -> str:
+    """Name the two figures of the paper that differ most of those it compares; "" without such figures."""
+    printed = published_figures(cells)
+    pairs = [(each.expected_better, each.expected_worse) for each in claims if each.expected_worse]
+    known = [(better, worse) for better, worse in pairs if better in printed and worse in printed]
+    if not known:
+        return ""
+    better, worse = max(known, key=lambda pair: abs(float(printed[pair[0]]) - float(printed[pair[1]])))
+    if better[0] == worse[0]:  # two measures of one variant
+        names = [f"{column} {printed[row, column]}" for row, column in (better, worse)]
+        return f"{paper}, {better[0]}: {'; '.join(names)}"
+    names = [f"{row} {printed[row, column]}" for row, column in (better, worse)]
+    return f"{paper}, {better[1]}: {'; '.join(names)}"
 
 
 def parts_list(waiting: str, existing: str) -> Html:
@@ -208,8 +264,7 @@ def verdict_panel(result: Mapping[str, Any]) -> Html:
     claims, shown = [], result["claims"]
     for number, claim in enumerate(shown):
         about = [span(claim["about"], cls="soft")] if claim.get("about") else []
-        reasons = [_same_figure(claim, earlier, result["cells"]) for earlier in shown[:number]]
-        same = [span(words, cls="soft") for words in reasons if words][:1]
+        same = [span(words, cls="soft") for words in _why_same(claim, shown[:number], result["cells"])]
         claims.append(
             tag(
                 "li",

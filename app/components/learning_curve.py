@@ -46,19 +46,19 @@ SHOWN = 100
 FORECAST_CLASSES = (*["wide"] * (len(LABELS) - 1), None)
 """The classes of the forecast's columns: narrow windows show the last."""
 USE_TITLES = {
-    "reranker": "Reranker, Success@1",
+    "reranker": "Judge as reranker, learned from more questions: Success@1",
     "evaluation": "Evaluation, half-width of the interval of Success@1",
     "gold": "Gold, wrong passages found",
-    "cleaning_retriever": "Retriever trained on the cleaned set, Success@20",
-    "cleaning_reranker": "Reranker trained on the cleaned set, Success@1",
+    "cleaning_retriever": "Adapter of the retriever, learned from the cleaned set: Success@20",
+    "cleaning_reranker": "Judge as reranker, learned from the cleaned set: Success@1",
 }
 WORDS: dict[Scope, str] = {"judged": "from judged questions", "all": "from all training questions"}
 _MARGIN = 0.02  # room above and below the intervals
 _HALF_LINE = 1.1  # half the width of a line, in percent of the plot's height
 
-SETTLED = (
-    "Passages of training questions whose label people agree on or settled. Two people's labels of a passage make one "
-    "pair, and a dispute none, so there are fewer pairs than labels"
+JUDGED_PAIRS = (
+    "Passages of training questions that people judged. Two people's labels of a passage make one pair, so there are "
+    "fewer pairs than labels; disputed pairs count here and teach nothing until they are settled"
 )
 
 
@@ -69,13 +69,16 @@ def curve_panel(open_study: Study, place: str) -> None:
         place: the page, one of "home", "judge", "training"; part of the widgets' keys.
     """
     watching = place == "judge" or is_unfinished(open_study)
-    st.fragment(_panel, run_every=SECONDS_BETWEEN_LOOKS if watching else None)(open_study, place)
+    panel = st.fragment(_panel, run_every=SECONDS_BETWEEN_LOOKS if watching else None)
+    panel(open_study, place, bool(curve_points(open_study)))
 
 
-def _panel(open_study: Study, place: str) -> None:
+def _panel(open_study: Study, place: str, had_points: bool) -> None:
     if who.sign_in_has_ended(open_study.labels_path):
         st.rerun()
     points = curve_points(open_study)
+    if points and not had_points and place == "training":
+        st.rerun()  # the title tells of the first point
     lacking = _missing_reason(open_study)
     if not points and lacking:
         if place == "training":
@@ -101,7 +104,8 @@ def _panel(open_study: Study, place: str) -> None:
             )
             is_tab = place == "training" and has_labels
             _forecast_button(open_study, place, primary=is_tab and not has_forecast)
-            _button(open_study, lacking, place, primary=is_tab and has_forecast and not points)
+            if not (is_tab and has_forecast and not points) or is_unfinished(open_study):
+                _button(open_study, lacking, place)  # else it stands below the title
             has_own = person is not None and judging_stores(open_study).labels.has_labelled(person.name)[0]
             asked = has_own and st.button("What did my labels change?", key=f"own-labels-{place}")
         if person is not None:
@@ -157,7 +161,7 @@ def _missing_reason(open_study: Study) -> str:
     return ""
 
 
-def _button(open_study: Study, missing_reason: str, place: str, primary: bool) -> None:
+def _button(open_study: Study, missing_reason: str, place: str, primary: bool = False) -> None:
     if is_unfinished(open_study):
         show(tag("p", "Measuring …", cls="soft", role="status"))
         return
@@ -165,7 +169,7 @@ def _button(open_study: Study, missing_reason: str, place: str, primary: bool) -
         open_study,
         request(add_point, "asked"),
         key=f"add-point-{place}",
-        label=f"Measure now{_last_duration(open_study)}",
+        label=f"Measure now{_last_duration(open_study) or ' what the labels so far changed'}",
         missing_part=missing_reason,
         primary=primary,
     )
@@ -178,7 +182,12 @@ def _last_duration(open_study: Study) -> str:
 
 
 def _curve(open_study: Study, points: Sequence[CurvePoint], scope: Scope, place: str) -> list[Html]:
-    head = [tag("h2", term("Learning curve" if place != "training" else "Measured on dev", _scope_sentence(scope)))]
+    head = [
+        tag(
+            "h2",
+            term("Learning curve" if place != "training" else "Effect of the labels so far", _scope_sentence(scope)),
+        )
+    ]
     if not points:
         if place != "training" and stored_forecast(open_study) is not None:
             return head  # the forecast's sentence below says whether labels pay
@@ -249,7 +258,7 @@ def _chart(title: str, points: Sequence[CurvePoint], shares: Sequence[Share], ba
     for (x, share), point in zip(places, points, strict=True):
         top, bottom = vertical_position(share.high), vertical_position(share.low)
         marks.append(span(cls="bar", style=f"left:{x:.1f}%;top:{top:.1f}%;height:{bottom - top:.1f}%"))
-        message = f"{quantity(point.labels, 'settled pair')}, {quantity(point.judged, 'judged question')}: {_share_text(share)}"
+        message = f"{quantity(point.labels, 'judged pair')}, {quantity(point.judged, 'judged question')}: {_share_text(share)}"
         marks.append(
             span(
                 cls="dot",
@@ -274,7 +283,7 @@ def _chart(title: str, points: Sequence[CurvePoint], shares: Sequence[Share], ba
         div(*marks, *ticks, cls="curve-plot"),
         div(
             span("0"),
-            term(quantity(most, "settled pair"), SETTLED) if points[-1].labels else "",
+            term(quantity(most, "judged pair"), JUDGED_PAIRS) if points[-1].labels else "",
             cls="curve-below",
         ),
         cls="curve-chart",
@@ -294,12 +303,12 @@ def _forecast_chart(expected: Sequence[Forecast]) -> Html:
         ends = (vertical_position(value) for value in (found.high, found.value, found.low))
         places.append((3 + 94 * number / LABELS[-1], *ends))
     ticks = [
-        span(signed_number(100 * value), cls="tick", style=f"top:{vertical_position(value):.1f}%")
+        span(signed_number(100 * value) if value else "0.0", cls="tick", style=f"top:{vertical_position(value):.1f}%")
         for value in (low + _MARGIN / 2, 0.0, high - _MARGIN / 2)
     ]
     zero = span(cls="base", style=f"top:{vertical_position(0.0):.1f}%")
     return div(
-        div(tag("b", "Reranker"), span(", change of Success@1 in points", cls="soft"), cls="curve-title"),
+        div(tag("b", "Judge as reranker"), span(", change of Success@1 in points", cls="soft"), cls="curve-title"),
         div(zero, *_line_with_band(places), *ticks, cls="curve-plot", aria_hidden="true"),
         div(span("0 more labels"), span(f"{LABELS[-1]}"), cls="curve-below"),
         cls="curve-chart",
@@ -374,6 +383,10 @@ def curve_tab(open_study: Study) -> None:
     points = curve_points(open_study)
     found = stored_forecast(open_study)
     tabs.title(*_answer_sentences(open_study, points, found))
+    has_labels = judging_stores(open_study).labels.last_event > 0
+    is_first = found is not None and has_labels and not points and not is_unfinished(open_study)
+    if is_first and not _missing_reason(open_study):
+        _button(open_study, "", "training", primary=True)
     if found is not None:
         show(_forecast_table(open_study, found))
     curve_panel(open_study, "training")
@@ -402,7 +415,7 @@ def _answer_sentences(
         last = points[-1]
         reranked = last.scopes["judged" if last.judged else "all"].reranker
         so_far = (
-            f"With {quantity(last.labels, 'settled pair')} a reranker has a Success@1 of {_share_text(reranked)}; BM25 alone has "
+            f"With {quantity(last.labels, 'judged pair')} a reranker has a Success@1 of {_share_text(reranked)}; BM25 alone has "
             f"{_share_text(last.base_reranker)}."
         )
     if found is not None and found.answer:
@@ -437,8 +450,10 @@ def _forecast_table(open_study: Study, forecast: LabelForecast) -> Html:
         div(uses, _forecast_chart(reranker), cls="forecast") if reranker else uses,
         join(tag("h3", "Not forecast yet"), tag("ul", *lacking, cls="lacking")) if lacking else "",
         methods_note(
-            "Points of the named measure, with 90% intervals, extrapolated from what earlier labels changed on this study's "
-            "own lists. Dev questions are used only for measuring."
+            "Points of the named measure, extrapolated from what earlier labels changed on this study's own lists. Each interval "
+            "is to hold, in 90% of cases, what a later measurement finds, so it is not the 95% interval of a measured figure. "
+            "A judge learns from more questions with all their labels beside half of them, and from a cleaned set with people's "
+            "labels beside gold and answer matches alone; dev questions only measure."
         ),
         cls="panel",
     )
@@ -463,7 +478,7 @@ def _lacking_item(open_study: Study, forecast: UseForecast) -> Html:
 def _table(points: Sequence[CurvePoint], chosen_point: CurvePoint | None) -> Html:
     names = (
         "point",
-        term("settled pairs", SETTLED),
+        term("judged pairs", JUDGED_PAIRS),
         "judged questions",
         "changed pairs",
         *(f"@1, {scope}" for scope in SCOPES),

@@ -82,7 +82,8 @@ def path_above(open_study: Study, page: str, person: Person | None) -> Iterator[
         ]
         show(tag("div", tag("ol", *items), cls="path", role="navigation", aria_label="The path"))
         unfilled = [st.container()]
-    if has_end or here not in (SEE, CHANGE):
+    is_finding = here in (SEE, CHANGE) or (page == "Training" and tabs.current() == "models")
+    if has_end or not is_finding:
         # Who judges does not leave before the last question: the step shows when there is none.
         _show_next(unfilled, following, is_after_judging=page == "Judge" and not has_end)
     token = _place_of_next.set(unfilled)

@@ -9,8 +9,8 @@ from blindspot.app.markup import Html, div, join, span, tag
 from blindspot.backend.core.result_table import signed_ends, signed_number
 
 
-def difference_strip(estimate: Estimate, limit: float, outside: float | None = None) -> Html:
-    """Draw a difference of A and B with its 95% interval on a line from -limit to limit. The figures of the row say the
+def difference_strip(estimate: Estimate, limit: float, outside: float | None = None, what: str = "A − B") -> Html:
+    """Draw a difference, of A and B unless `what` names two others, with its 95% interval on a line from -limit to limit. The figures of the row say the
     same. The mark has the colour of the run that is ahead; it is grey where the interval includes 0. Empty without an
     interval.
 
@@ -32,7 +32,7 @@ def difference_strip(estimate: Estimate, limit: float, outside: float | None = N
         span(cls=f"dot {side}", style=f"left:{place(value):.1f}%"),
         "" if outside is None else span(cls="rest", style=f"left:{place(outside):.1f}%"),
         cls="strip",
-        title=f"A − B, points: {signed_number(value)} ({signed_ends(low, high)}){elsewhere}",
+        title=f"{what}, points: {signed_number(value)} ({signed_ends(low, high)}){elsewhere}",
         aria_hidden="true",
     )
 

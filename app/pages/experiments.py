@@ -20,6 +20,7 @@ from blindspot.app.components.experiments import (
     overview_sentence,
     parts_list,
     planned_table,
+    reported_words,
     result_table,
     verdict_panel,
 )
@@ -29,7 +30,7 @@ from blindspot.app.components.relations_tables import choices
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
 from blindspot.app.judging_stores import judging_stores
-from blindspot.app.markup import join, link, show, tag
+from blindspot.app.markup import Html, join, link, show, tag
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.experiments import tables
@@ -100,13 +101,15 @@ def _time_words(open_study: Study, planned: PlannedParts) -> str:
 def _experiment(open_study: Study, name: str, description: ExperimentDescription, results: list[dict]) -> None:
     keys = [result["key"] for result in results]
     chosen = next((result for result in results if result["key"] == url.one_of("result", keys, keys[0])), None)
+    planned, lacking, warning = _planned_or_reason(open_study, name) if name in experiments() else (None, "", Html(""))
+    reported = planned.reported if planned else ""
     source = join(
-        f"{description.asks} " if chosen else "",
+        f"{description.asks} " if chosen or reported else "",
         f"{description.paper}, {description.source}. ",
         link("All experiments", url.EXPERIMENTS),
     )
-    title = finding(chosen) if chosen else f"Not run yet: {_lower_first(description.asks)}"
-    show(tag("h1", title), tag("p", source, cls="soft"))
+    untested = f"Not run here. {reported}." if reported else f"Not run yet: {_lower_first(description.asks)}"
+    show(tag("h1", finding(chosen) if chosen else untested), tag("p", source, cls="soft"))
     if chosen is not None:
         if len(results) > 1:
             offered = {result["key"]: {"experiment": name, "result": result["key"]} for result in results}
@@ -119,30 +122,20 @@ def _experiment(open_study: Study, name: str, description: ExperimentDescription
     if name not in experiments():
         show(tag("p", "This version cannot run this experiment; its results stay here.", cls="convention"))
         return
-    _run_panel(open_study, name, bool(results))
+    show(warning)
+    _run_panel(open_study, name, bool(results), planned, lacking)
     show(commands(name))
 
 
-def _run_panel(open_study: Study, name: str, has_results: bool) -> None:
-    """Show what the paper reports, until there are results, and the buttons that run the experiment. Where it trains,
-    the small version comes first.
+def _run_panel(open_study: Study, name: str, has_results: bool, planned: PlannedWords | None, lacking: str) -> None:
+    """Show the buttons that run the experiment and, until there are results, what the paper reports. Where it trains,
+    the small version comes first. lacking: what a run lacks; "" for nothing.
     """
-    planned, lacking = _planned_or_reason(open_study, name)
-    if planned is not None and not has_results:
-        show(planned.figures)
     trainings = planned.trainings if planned else ""
     small_first = bool(trainings) and not has_results
     words = f"Train {trainings}" if trainings else f"Run the experiment{planned.time if planned else ''}"
     small = request(run_experiment, name, SMALL_SETTINGS)
     with st.expander("Run it again") if has_results else st.container():
-        if trainings:
-            show(
-                tag(
-                    "p",
-                    "The small version trains tiny models on few questions: it shows that everything runs, and is no finding.",
-                    cls="convention",
-                )
-            )
         with st.container(horizontal=True):
             full = partial(jobs.start_button, open_study, request(run_experiment, name), f"run-{name}", words, lacking)
             tiny = partial(jobs.start_button, open_study, small, f"try-{name}", "Run the small version", lacking)
@@ -153,10 +146,19 @@ def _run_panel(open_study: Study, name: str, has_results: bool) -> None:
                 full(primary=not has_results)
                 tiny()
             wants_time = bool(trainings) and not lacking and _time_button(open_study, name)
+        if trainings:
+            show(
+                tag(
+                    "p",
+                    "The small version trains tiny models on few questions: it shows that everything runs, and is no finding.",
+                    cls="convention",
+                )
+            )
         if wants_time:
             with st.spinner("Trying a few steps of each model …"):
                 show(tag("p", join(f"Train {trainings}: ", _estimated_time(open_study, name, *_parts_key(open_study)))))
         if planned is not None:
+            show("" if has_results else planned.figures)
             show(planned.parts)
 
 
@@ -178,21 +180,20 @@ def _estimated_time(_study: Study, name: str, *key: object) -> str:
     return f"{words[:1].lower()}{words[1:]}"
 
 
-def _planned_or_reason(open_study: Study, name: str) -> tuple[PlannedWords | None, str]:
-    """Return what the experiment would make; or None, and what a run lacks, which the page says."""
+def _planned_or_reason(open_study: Study, name: str) -> tuple[PlannedWords | None, str, Html]:
+    """Return what the experiment would make; or None, what a run lacks, and a notice that says so."""
     try:
-        return _planned(open_study, name), ""
+        return _planned(open_study, name), "", Html("")
     except BlindspotError as error:
         splits = ", ".join(dict.fromkeys(count["split"] for count in open_study.questions.counts()))
         if "'dev'" not in str(error):
-            show(notice(f"{error}.", kind="warning"))
-            return None, str(error)
+            return None, str(error), notice(f"{error}.", kind="warning")
         words = (
             f"Experiments measure on questions of the split dev, and this study has {splits} only. Add a file of questions "
             "with the split dev on "
         )
-        show(notice(words, link("Home", url.HOME), ".", kind="warning"))
-        return None, "needs questions of the split dev"
+        warning = notice(words, link("Home", url.HOME), ".", kind="warning")
+        return None, "needs questions of the split dev", warning
 
 
 def _planned(open_study: Study, name: str) -> PlannedWords:
@@ -203,8 +204,10 @@ def _planned(open_study: Study, name: str) -> PlannedWords:
 def _planned_words(_study: Study, name: str, *key: object) -> PlannedWords:
     """Return what an experiment would make, and how long it takes. A plan reads every question of the study."""
     planned = planned_parts(_study, name)
-    figures = planned_table(planned.cells, planned.claims, experiments()[name].paper)
-    return PlannedWords(figures, parts_list(*planned.as_words()), planned.trainings, _time_words(_study, planned))
+    paper, parts = experiments()[name].paper, parts_list(*planned.as_words())
+    figures = planned_table(planned.cells, planned.claims, paper)
+    reported = reported_words(planned.cells, planned.claims, paper)
+    return PlannedWords(figures, parts, planned.trainings, _time_words(_study, planned), reported)
 
 
 def _parts_key(open_study: Study) -> tuple[object, ...]:

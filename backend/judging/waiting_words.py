@@ -26,6 +26,21 @@ def waiting_lines(waiting: Iterable[UnfinishedQuestion], people: Iterable[Person
     ]
 
 
+def waiting_names(waiting: Iterable[UnfinishedQuestion]) -> str:
+    """Return the people whom every unfinished question waits for, as "ann or ben"; "" if the questions wait for
+    different people, or if something keeps one from being judged.
+    """
+    groups = {(each.is_blocked, each.reserved, each.people, each.missing) for each in waiting}
+    if len(groups) != 1:
+        return ""
+    ((is_blocked, holder, names, missing),) = groups
+    if is_blocked or (holder is not None and holder not in names) or len(names) < missing:
+        return ""
+    if holder is not None:
+        return holder
+    return f"{'' if missing == 1 else f'{missing} of '}{_any_of(names)}"
+
+
 def reassignment_sentence(result: Reassignment) -> str:
     """Describe in a sentence or two how blocked questions were reassigned to other people."""
     if not (result.moved_count or result.done_count or result.skipped_count):

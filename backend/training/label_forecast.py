@@ -91,8 +91,8 @@ class UseForecast:
 
 @dataclass(frozen=True, slots=True)
 class LabelForecast:
-    """The forecast for a study. labels: number of settled pairs of training questions. questions: number of training
-    questions with a known positive.
+    """The forecast for a study. labels: number of judged pairs of training questions, disputed ones among them.
+    questions: number of training questions with a known positive.
     """
 
     labels: int
@@ -160,14 +160,15 @@ class LabelForecast:
         interval = f"(90%: {_signed_points(gain.low)} to {_signed_points(gain.high)})"
         if gain.low > 0:
             return f"{LABELS[-1]} more labels are expected to bring {change} {interval}."
-        return f"No use of {LABELS[-1]} more labels is established; the most likely brings {change} {interval}."
+        best = f"at best {_signed_points(gain.value)} points of {MEASURE[use]} are expected, in {LEARNERS[use]}"
+        return f"{LABELS[-1]} more labels may not help: {best} {interval}."
 
     @property
     def basis(self) -> str:
         """Return in one sentence on what the forecast rests."""
         return (
-            f"It rests on {quantity(self.labels, 'settled pair')} and on {quantity(self.questions, 'training question')} "
-            "with a known positive, measured on dev."
+            f"Extrapolated from what {quantity(self.labels, 'judged pair')} and {quantity(self.questions, 'training question')} "
+            "with a known positive change on questions of dev."
         )
 
     def lines(self) -> list[str]:
@@ -212,7 +213,8 @@ def _stated(forecast: Forecast) -> str:
 
 
 def _signed_points(share: float) -> str:
-    return signed_number(100 * share)
+    points = round(100 * share, 1)
+    return signed_number(points) if points else "0.0"
 
 
 def _forecast_cell(use: str, forecast: Forecast) -> tuple[str, str]:

@@ -83,7 +83,7 @@ class CurvePoint:
     """A point of the curve.
 
     Attributes:
-        labels: settled pairs of training questions.
+        labels: judged pairs of training questions, disputed ones among them.
         judged: training questions with such a pair.
         held_out_labels: labels of dev and test questions, which never train.
         last_event: the label event up to which labels count.

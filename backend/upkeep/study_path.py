@@ -129,6 +129,10 @@ def _clean_step(state: PathState) -> NextStep | None:
 def _train_step(state: PathState) -> NextStep | None:
     if state.training_set is None or not state.may("train"):
         return None
+    on_set = (name for name, about in reversed(state.models.items()) if about.get("training_set") == state.training_set)
+    if (model := next(on_set, None)) is not None:
+        parameters = {"tab": "models", "set": state.training_set, "model": model}
+        return NextStep(f"See the model trained on {state.training_set}", "training", "blindspot open", parameters)
     command = f"blindspot train dual-encoder trained --on {state.training_set}"
     return NextStep(
         f"Train a retriever on {state.training_set}", "training", command, {"tab": "models", "set": state.training_set}
@@ -144,7 +148,7 @@ def _change_step(state: PathState) -> NextStep | None:
 
 
 STEPS = (
-    PathStep("See the failure", ("Compare", "Relations", "Slices", "Map", "Experiments"), lambda s: len(s.runs) > 1, _compare_step),
+    PathStep("See the failure", ("Compare", "Relations", "Slices", "Map"), lambda s: len(s.runs) > 1, _compare_step),
     PathStep("Look at questions", ("Question", "Find"), lambda s: s.has_viewed_question, _look_step, lambda s: s.has_others_labels),
     PathStep("Judge", ("Judge", "Quality", "Team"), lambda s: s.has_labels, _judge_step, lambda s: s.has_others_labels),
     PathStep("Clean", ("Training",), lambda s: bool(s.training_sets), _clean_step),

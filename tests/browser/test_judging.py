@@ -649,20 +649,22 @@ def test_a_phone_has_a_bar_for_the_thumb_and_no_key_hints(browser, desk):
             bar.get_by_role("button", name="positive").tap()
             bar.get_by_role("button", name="Next").tap()
             assert tab.locator(".judge-message").inner_text() == (
-                "9 not judged. Rest negative: label them negative. Next again: leave them unlabelled"
+                "9 not judged. More, Rest negative: label them negative. Next again: leave them unlabelled"
             )
             place = tab.locator(".judge-message").bounding_box()
             assert place["y"] + place["height"] <= bar.bounding_box()["y"] < 740, "the message is in the window too"
             found = Axe().run(tab, context=".judge").response["violations"]
             assert not [one["id"] for one in found if one["impact"] in ("serious", "critical")]
+            assert not bar.get_by_role("button", name="Rest negative").is_visible(), "not beside the labels, for a slip"
+            bar.get_by_role("button", name="More").tap()
             bar.get_by_role("button", name="Rest negative").tap()
+            bar.get_by_role("button", name="More").tap()
+            assert not bar.get_by_role("button", name="Rest negative").is_visible()
             bar.get_by_role("button", name="Next").tap()
             tab.wait_for_selector(SAVED)
             assert labels(desk) == {("q00", f"p{i}"): "negative" if i else "positive" for i in range(PASSAGES)}
             assert shown(tab) == "Where is thing 1?"
             assert tab.locator(".judge .meaning").count() == 0, "gone after the first label"
-            assert not bar.get_by_role("button", name="Skip").is_visible()
-            bar.get_by_role("button", name="More").tap()
             bar.get_by_role("button", name="Skip").tap()
             assert shown(tab) == "Where is thing 2?"
             bar.get_by_role("button", name="Undo").tap()

@@ -39,7 +39,7 @@ def test_the_25th_label_brings_a_point(tab, study):
         assert reasons[0] == ("start", 0) and reasons[1][1] in range(25, 28), reasons
         # Without a reload: the panel looks by itself.
         tab.wait_for_function(
-            "() => [...document.querySelectorAll('.curve-below')].some(e => /2[5-7] settled pairs/.test(e.innerText))"
+            "() => [...document.querySelectorAll('.curve-below')].some(e => /2[5-7] judged pairs/.test(e.innerText))"
         )
         sentence = tab.locator(".curve-worked").first
         assert sentence.inner_text().startswith(f"Your last {curve_points(study)[-1].new_labels} labels changed ")

@@ -103,7 +103,7 @@ def create_batch(tab) -> None:
     needed = tab.get_by_role("spinbutton", name="People per question").last
     needed.fill("2")
     needed.press("Enter")
-    expect(tab.locator(".st-key-team-batches")).to_contain_text("2 questions wait for 2 of")
+    expect(tab.locator(".st-key-team-batches")).to_contain_text("0 of 2 questions, waits for 2 of")
     tab.keyboard.press("Escape")
 
 
@@ -156,7 +156,7 @@ def clean_and_certify(tab) -> None:
     tab.get_by_role("button", name="Build raw-2 with these labels").click()
     expect(tab.get_by_role("heading", name="raw-2 removes")).to_be_visible(timeout=240_000)
     wait_until_drawn(tab)
-    tab.locator("summary", has_text="Certify this set").click()
+    tab.get_by_role("button", name="Certify this set").click()
     tab.get_by_role("spinbutton", name="False negatives, at most %").fill("45")
     tab.get_by_role("spinbutton", name="Positives").fill("0")
     tab.get_by_role("button", name="Plan", exact=True).click()

@@ -22,9 +22,9 @@ const ACTIONS = {
   guidelines: ["g", "show the guidelines"],
   help: ["?", "show these keys"],
 };
-const BUTTONS = { rest: "Rest negative", next: "Next", undo: "Undo", skip: "Skip", note: "Note", bad: "Bad question",
+const BUTTONS = { next: "Next", undo: "Undo", skip: "Skip", rest: "Rest negative", note: "Note", bad: "Bad question",
   answers: "Your answers", guidelines: "Guidelines", help: "Keys" };
-const ON_THE_BAR = new Set(["rest", "next", "undo", "skip"]); // the other buttons open with "More"; on a phone, "Skip" does too
+const ON_THE_BAR = new Set(["next", "undo", "skip", "rest"]); // the other buttons open with "More"; on a phone, "Rest negative" does too
 const PHONE = window.matchMedia("(max-width: 640px)");               // as in judging.css
 const taskOf = (card) => `Does each passage, read on its own${card.candidates.some((one) => one.title) ? " with its title" : ""}, answer the question?`;
 const titled = (one) => (one.title ? [node("b", {}, one.title), " "] : []);
@@ -342,7 +342,8 @@ class Judging {
 
   // How a message names an action: by its key, or by its button where a phone shows no keys.
   nameOfKey(action) {
-    return PHONE.matches ? BUTTONS[action] : nameOf(this.keyOf(action));
+    if (!PHONE.matches) return nameOf(this.keyOf(action));
+    return action === "rest" ? `More, ${BUTTONS.rest}` : BUTTONS[action];
   }
 
   keyOf(action) { return this.settings.keys[action] ?? ACTIONS[action][0]; }

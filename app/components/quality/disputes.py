@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from blindspot.app import url
-from blindspot.app.components.marks import methods_note
 from blindspot.app.components.pager import pager
 from blindspot.app.markup import Html, div, link, span, tag
 from blindspot.backend.judging.quality import Dispute, DisputedPassage
@@ -38,7 +37,6 @@ def disputes_panel(
     pages = -(-len(disputes) // PER_PAGE)
     page = min(page, pages)
     shown = disputes[(page - 1) * PER_PAGE : page * PER_PAGE]
-    passages = sum(len(dispute.passages) for dispute in disputes)
     toggle = link(
         "Hide names" if names else "Show names",
         page_address(names=None if names else 1),
@@ -51,18 +49,20 @@ def disputes_panel(
             toggle,
             " ",
             link(
-                f"Settle {quantity(passages, 'passage')}",
+                "Settle them",
                 adjudication_address(disputes[0].question),
-                cls="button main",
+                cls="quiet",
                 data_focus="settle",
             ),
             cls="foot",
         ),
         cls="list-head",
     )
-    note = methods_note(
-        "Disagreements between positive and negative come first. A disputed passage is excluded from training and from all rates "
-        "until it is settled. Decide before you look at the names."
+    note = tag(
+        "p",
+        "Positive against negative first. A disputed passage is left out of training and of all rates until it is settled. "
+        "Decide before you look at the names.",
+        cls="convention",
     )
     more = (
         pager(
@@ -72,7 +72,16 @@ def disputes_panel(
         else ""
     )
     listed = div(*(_dispute(each, names) for each in shown), cls="disputes")
-    return div(head, listed, more, _bad_question_row(bad), note, cls="panel")
+    return div(head, note, listed, more, _bad_question_row(bad), cls="panel")
+
+
+def settle_button(disputes: Sequence[Dispute]) -> Html:
+    """The page's main button, which leads to the first dispute; nothing without one."""
+    if not disputes:
+        return Html("")
+    passages = sum(len(dispute.passages) for dispute in disputes)
+    address = adjudication_address(disputes[0].question)
+    return div(link(f"Settle {quantity(passages, 'passage')}", address, cls="button main"), cls="action")
 
 
 def adjudication_address(question: str) -> str:

@@ -56,8 +56,9 @@ def judges_panel(
     if isinstance(judge_table, str):
         return div(title, tag("p", judge_table, cls="convention"), cls="panel", id="judges")
     if not judge_table.judges:
-        learn = link("Learn a judge", tabs.address("judges"), cls="button")
-        return div(title, tag("p", "No judge has given scores yet.", cls="convention"), learn, cls="panel", id="judges")
+        compared = link("Automatic judges", tabs.address("judges"))
+        words = " compares answer match and other judges with people, and learns judges from labels."
+        return tag("p", compared, words, cls="convention", id="judges")
     head = table_head(
         "judge",
         wide_head("pairs"),

@@ -10,7 +10,7 @@ from blindspot.app.components.marks import empty, percent
 from blindspot.app.components.quality.agreement import agreement_panel, people_panel
 from blindspot.app.components.quality.audit import BYS, audit_panel
 from blindspot.app.components.quality.batches import batches_panel
-from blindspot.app.components.quality.disputes import disputes_panel
+from blindspot.app.components.quality.disputes import disputes_panel, settle_button
 from blindspot.app.components.quality.judges import judges_panel
 from blindspot.app.components.sign_in import sign_in
 from blindspot.app.components.stylesheets import style_sheet
@@ -78,9 +78,9 @@ def render(open_study: Study, person: Person | None) -> None:
     visible = [dispute for dispute in found.disputes if dispute.question not in hidden]
     bad = [each for each in found.bad if each[0] not in hidden]
     disputes = disputes_panel(visible, bad, names, page, page_address)
-    show(*_page_head(open_study, found, everything))
+    show(*_page_head(open_study, found, everything), settle_button(visible))
     show(audit_panel(audited, everything.batches, chosen, by, page_address))
-    show(div(agreement_panel(found), people_panel(found), cls="side-by-side overview"), disputes)
+    show(div(agreement_panel(found), people_panel(found), cls="side-by-side people-beside"), disputes)
     show(judges_panel(_judges(open_study, mark, sample), judge, trust, _injections(open_study, judge), page_address))
     show(certificates_panel(open_study))
     show(batches_panel(batches))
@@ -168,7 +168,7 @@ def _page_head(open_study: Study, found: Quality, audited: Audit) -> list[Html]:
     if to_settle:
         sentences.append(f"{quantity(to_settle, 'passage')} to settle")
     title, *rest = sentences
-    return [tag("h1", title), tag("p", f"{'; '.join(rest)}.", cls="lead")] if rest else [tag("h1", title)]
+    return [tag("h1", f"{title}."), tag("p", f"{'; '.join(rest)}.", cls="lead") if rest else Html("")]
 
 
 def _labels_version(open_study: Study) -> tuple:

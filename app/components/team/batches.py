@@ -24,9 +24,9 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.judges.judge import judges_of
 from blindspot.backend.judging.batches import former_order_note, make_batch, questions_of
 from blindspot.backend.judging.settings import ORDERS, BatchSettings, Order
-from blindspot.backend.judging.waiting_words import reassignment_sentence, waiting_lines
+from blindspot.backend.judging.waiting_words import reassignment_sentence, waiting_lines, waiting_names
 from blindspot.backend.retrieval.retrieve import retrieve
-from blindspot.backend.text.number_words import quantity
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.backend.training_sets.judged_batches import make_batch_by_judge
 from blindspot.backend.training_sets.training_set import training_sets
 from blindspot.db.descriptions import Description
@@ -72,8 +72,10 @@ def batch_panel(open_study: Study, primary: bool) -> None:
                     download_row(open_study, "labels", "labels")
         show_last_message("parts-batch")
         if batches:
-            heads = ("batch", "done", "of", "waits for")
-            st.columns(_LINE)[0].html(str(div(*(span(words, cls="soft") for words in heads), cls="batch-line heads")))
+            heads = ("batch", "done", "waits for")
+            name, *state = (span(words, cls="soft") for words in heads)
+            line = div(name, span(*state, cls="batch-state"), cls="batch-line heads")
+            st.columns(_LINE)[0].html(str(line))
         about = descriptions(open_study, "batch")
         for batch in reversed(batches):
             _batch(open_study, batch, everybody, about.get(batch.name))
@@ -147,11 +149,15 @@ def _batch(open_study: Study, batch: Batch, people: list[Person], description: D
         filter(None, ("practice" if batch.practice else "", "closed" if batch.state == "closed" else "", note))
     )
     waiting = queue.unfinished(batch.name) if batch.state == "open" and not batch.practice else []
+    names = waiting_names(waiting)
+    whom = [span(", waits for ", cls="in-line"), names] if names else waiting_lines(waiting, people)
+    done = quantity(batch.questions, "question")
+    if not batch.practice:
+        unit = f" {noun_form(batch.questions, 'question')}"
+        done = join(f"{batch.done:,} of {batch.questions:,}", span(unit, cls="in-line"))
     line = div(
         span(tag("b", name_with_description(batch.name, description)), span(f" {kind}", cls="soft") if kind else ""),
-        span("–" if batch.practice else f"{batch.done:,}"),
-        span(quantity(batch.questions, "question")),
-        span(*waiting_lines(waiting, people), "" if waiting else "–", cls="soft"),
+        span(span(done), span(*whom, cls="soft") if waiting else span("–", cls="soft none"), cls="batch-state"),
         cls="batch-line",
     )
     left, right = st.columns(_LINE, vertical_alignment="center")

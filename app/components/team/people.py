@@ -18,6 +18,7 @@ from blindspot.db.errors import BlindspotError
 from blindspot.db.people import Person
 from blindspot.db.rights import ROLES, Role
 
+_LINE = [8.2, 1.2]  # the columns of a person's line and of its menu
 _LINK, _NEW_NAME = "people-link", "people-new-name"
 
 
@@ -34,6 +35,9 @@ def people_panel(open_study: Study, person: Person, primary: bool) -> None:
             show(tag("h2", "People"))
             if who.on_this_machine():
                 _door(open_study)
+        columns = ("person", "role", "e-mail address" if who.mode() == "oidc" else "link")
+        heads = div(*(span(column, cls="soft") for column in columns), cls="person-line heads")
+        st.columns(_LINE)[0].html(str(heads))
         for each in (one for one in everybody if one.kind == "person" and not one.simulated):
             _person(open_study, each, each.name == person.name)
         simulated = [each.name for each in everybody if each.kind == "person" and each.simulated]
@@ -73,7 +77,7 @@ def _person(open_study: Study, person: Person, is_oneself: bool) -> None:
     state = _state(person, is_oneself)
     title = span(tag("b", person.name), span(f" {state}", cls="soft") if state else "", cls="person-name")
     link_state = person.email or ("has a link" if person.invited else "no link")
-    left, right = st.columns([8.2, 1.2], vertical_alignment="center")
+    left, right = st.columns(_LINE, vertical_alignment="center")
     left.html(str(div(title, span(person.role), span(link_state, cls="soft"), cls="person-line")))
     with right.popover("Change", key=f"menu-{person.name}"):
         _menu(open_study, person, is_oneself)

@@ -23,6 +23,7 @@ from blindspot.backend.judging.team_progress import (
     team_progress,
 )
 from blindspot.backend.text.number_words import quantity
+from blindspot.db.people import SIMULATED
 
 DAYS_SHOWN = 14
 FAST = (
@@ -46,9 +47,9 @@ def progress_panel(open_study: Study) -> None:
             term("labels", "Labels in force: a passage that somebody judged twice counts once"),
             wide_head(term("per hour", "Labels per hour of labelling: all days, then the last day")),
             term("too fast", FAST),
-            tag("th", f"given by day, last {DAYS_SHOWN}", scope="col", cls="left wide"),
+            tag("th", f"given by day, last {DAYS_SHOWN} days", scope="col", cls="left wide"),
         ),
-        tag("tbody", *(_person_row(person) for person in people)),
+        tag("tbody", *(_person_row(person) for person in sorted(people, key=_is_simulated))),
         cls="figures team-progress",
     )
     show(
@@ -83,6 +84,10 @@ def _progress(_study: Study, *cache_version: object) -> tuple[list[PersonProgres
     return team_progress(_study), agreement_in_words(found), sum(len(each.passages) for each in found.disputes)
 
 
+def _is_simulated(person: PersonProgress) -> bool:
+    return person.name.endswith(SIMULATED)
+
+
 def _person_row(person: PersonProgress) -> Html:
     finished = ", ".join(f"{name}: {count:,}" for name, count in person.finished.items())
     return row(
@@ -93,6 +98,7 @@ def _person_row(person: PersonProgress) -> Html:
         span(share(person.fast / person.timed) if person.timed else "–", cls="bad" if person.is_too_fast else None),
         tag("td", _label_bars(person.days), cls="left wide"),
         head=person.name,
+        cls="simulated" if _is_simulated(person) else None,
     )
 
 

@@ -12,9 +12,9 @@ from blindspot.app.components.team.guidelines import guidelines_panel
 from blindspot.app.components.team.people import people_panel
 from blindspot.app.components.team.progress import agreement_words, passages_to_settle, progress_panel
 from blindspot.app.judging_stores import judging_stores, label_count_words
-from blindspot.app.markup import Html, div, link, show, tag
+from blindspot.app.markup import Html, div, join, link, show, tag
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import quantity
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.people import Person
 
 
@@ -45,24 +45,33 @@ def render(open_study: Study, person: Person | None) -> None:
         jobs.panel(open_study)
 
 
-def _answer(open_study: Study, own: int) -> str:
-    """Say in a sentence what is labelled, and what waits. own: how many questions wait for this person."""
+def _answer(open_study: Study, own: int) -> Html:
+    """Say in a sentence what waits, or what is labelled. own: how many questions wait for this person."""
     stores = judging_stores(open_study)
     batches = [each for each in stores.queue.batches() if each.state == "open" and not each.practice]
     total = sum(each.questions for each in batches)
     waiting = total - sum(each.done for each in batches)
+    counted = (
+        f"{waiting:,} of {quantity(total, 'question')}"
+        if total / 2 < waiting < total
+        else quantity(waiting, "question")
+    )
     if not batches:
         answer = "No batch is open" if stores.labels.last_event else "No labels yet; no batch is open"
     elif not waiting:
         answer = "Labelling is done"
+    elif own == waiting:
+        answer = f"{counted} {noun_form(waiting, 'waits', 'wait')} for you"
+    elif own:
+        answer = f"{counted} wait to be judged, {own:,} of them by you"
     else:
-        yours = ", yours" if own == waiting else f", {own:,} of them yours" if 0 < own < waiting else ""
-        counted = quantity(waiting, "question")
-        answer = f"Labelling is done except for {counted}{yours}"
-        if 2 * waiting > total:
-            answer = f"{waiting:,} of {quantity(total, 'question')} wait to be judged{yours}"
+        answer = f"{counted} {noun_form(waiting, 'waits', 'wait')} to be judged"
     disputed = passages_to_settle(open_study)
-    return f"{answer}; {quantity(disputed, 'disagreement')} to settle." if disputed else f"{answer}."
+    if not disputed:
+        return join(answer, ".")
+    return join(
+        answer, "; ", link(f"{quantity(disputed, 'disagreement')} to settle", url.QUALITY, cls="to-settle"), "."
+    )
 
 
 def _labels_line(open_study: Study) -> Html:

@@ -58,9 +58,13 @@ def certificate_check(open_study: Study, training_set: TrainingSet, sees_labels:
     if not who.may(open_study.labels_path, "make batches"):
         return
     if made is None:
-        is_planned = f"{_PLAN}-{training_set.name}" in st.session_state
-        with st.expander("Certify this set", expanded=is_planned), one_line():
-            _plan_form(open_study, training_set)
+        opened = f"certify-{training_set.name}"
+        with action:
+            if st.button("Certify this set", key="certify-open"):
+                st.session_state[opened] = not st.session_state.get(opened)
+        if st.session_state.get(opened) or f"{_PLAN}-{training_set.name}" in st.session_state:
+            with one_line():
+                _plan_form(open_study, training_set)
     else:
         with action:
             _state_buttons(open_study, training_set, found)
@@ -113,7 +117,7 @@ def _plan_form(open_study: Study, training_set: TrainingSet) -> None:
                 labels=labels,
                 positives=int(positives),
             )
-        st.rerun()  # with the expander open
+        st.rerun()  # with the form open
     planned = st.session_state.get(key)
     if planned is None:
         return

@@ -99,7 +99,21 @@ def _listed_pairs(
     else:
         changes = _of_several_questions(changes)[:EXAMPLES]
         more = link(f"All {quantity(chosen.total, 'pair')}", url.href(url.TRAINING, here), cls="quiet")
-    return tag("h3", words), tag("ul", *_pairs(open_study, changes), cls="changed-pairs"), more
+    same = _shared_words(changes)
+    said = tag("p", same, cls="soft") if same else Html("")
+    pairs = tag("ul", *_pairs(open_study, changes, bool(same)), cls="changed-pairs")
+    return tag("h3", words), said, pairs, more
+
+
+def _shared_words(changes: Sequence[Change]) -> str:
+    """Return the roles and the reason of the changes, if all have the same."""
+    words = {(_roles(change), change.why) for change in changes}
+    return "; ".join(words.pop()) if len(words) == 1 else ""
+
+
+def _roles(change: Change) -> str:
+    was, now = (" by ".join(side) if side else "absent" for side in (change.before, change.after))
+    return f"{was} → {now}"
 
 
 def _of_several_questions(changes: Sequence[Change]) -> list[Change]:
@@ -201,25 +215,24 @@ def _kind_rows(
     return [every, *(change_row(count, why, why) for why, count in reasons.items())]
 
 
-def _pairs(open_study: Study, changes: Sequence[Change]) -> list[Html]:
-    """Return an entry for each pair; pairs of questions that the viewer still has to judge are left out."""
+def _pairs(open_study: Study, changes: Sequence[Change], are_alike: bool) -> list[Html]:
+    """Return an entry for each pair, without its roles if all pairs are alike; pairs of questions that the viewer still has to judge are left out."""
     hidden = hidden_questions.hidden_ids(open_study)
     changes = [change for change in changes if change.question not in hidden]
     questions = {
         each.id: each for each in open_study.questions.with_ids(sorted({change.question for change in changes}))
     }
     passages = open_study.corpus.by_id(change.passage for change in changes)
-    return [_pair(change, questions[change.question], passages.get(change.passage)) for change in changes]
+    return [_pair(change, questions[change.question], passages.get(change.passage), are_alike) for change in changes]
 
 
-def _pair(change: Change, question: Question, passage: Passage | None) -> Html:
-    was, now = (" by ".join(side) if side else "absent" for side in (change.before, change.after))
+def _pair(change: Change, question: Question, passage: Passage | None, are_alike: bool) -> Html:
+    roles = [] if are_alike else [span(_roles(change), cls="roles"), span(change.why, cls="soft")]
     return tag(
         "li",
         div(
             link(question.text, url.href(url.QUESTION, {"question": question.id})),
-            span(f"{was} → {now}", cls="roles"),
-            span(change.why, cls="soft"),
+            *roles,
             cls="head",
         ),
         div(

@@ -115,7 +115,7 @@ def agreement_sentence(agreement: ShownAgreement | None) -> str:
     people, machine = (votes[judges.index(PEOPLE)], votes[1 - judges.index(PEOPLE)])
     wrong_yes, wrong_no = (int(((machine == said) & (people != said)).sum()) for said in (YES, NO))
     name = {ANSWERS: "answer match", CROSS_ENCODER: "cross-encoder"}[judges[1 - judges.index(PEOPLE)]]
-    return f"The {name} is right in {counts} that people judged, {share}{_error_words(wrong_yes, wrong_no)}."
+    return f"The {name} is right in {counts} that annotators settled, {share}{_error_words(wrong_yes, wrong_no)}."
 
 
 def _share_words(is_right: np.ndarray, question_rows: np.ndarray) -> str:

@@ -34,7 +34,7 @@ _ENCODER_HELP = "Dense index whose similarities become features of the judge. Wi
 
 
 def judges_tab(open_study: Study, set_manifest: Manifest | None) -> None:
-    """Show the judges, the forms that train a judge or use a language model, and the pairs on which judges differ.
+    """Show the judges, the forms that learn a judge or use a language model, and the pairs on which judges differ.
 
     set_manifest: the current training set; the forms first offer its run.
     """
@@ -54,7 +54,7 @@ def judges_tab(open_study: Study, set_manifest: Manifest | None) -> None:
     if agreement:
         agreement_panel(open_study, shown, agreement if best else "")
     is_first = has_labels and not cards and not agreement
-    with st.container() if is_first else st.expander("Train a judge on the labels"):
+    with st.container() if is_first else st.expander("Learn a judge from the labels"):
         learn_form(open_study, set_manifest, primary=is_first)
     _judging_buttons(open_study)
     with st.expander("Ask a language model"):

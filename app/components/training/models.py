@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import streamlit as st
@@ -16,7 +17,9 @@ from blindspot.app.components import jobs
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import command, notice, percent, percentage, success_head
 from blindspot.app.components.parts import descriptions, name_with_description, parts_panel
+from blindspot.app.components.path_bar import lead_to
 from blindspot.app.components.plots import plot
+from blindspot.app.components.strips import difference_strip, widest_difference
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.training import tabs
 from blindspot.app.components.training.changes import PARAMETERS
@@ -34,7 +37,6 @@ from blindspot.app.markup import (
     table,
     table_head,
     tag,
-    wide_cell,
     wide_head,
 )
 from blindspot.backend.core import jobs as work
@@ -58,6 +60,7 @@ from blindspot.backend.training.dual_encoder import train_dual_encoder, trial_ru
 from blindspot.backend.training.scoring import score_run
 from blindspot.backend.training.training_log import read_log
 from blindspot.backend.training_sets.training_set import training_sets
+from blindspot.backend.upkeep.study_path import NextStep
 
 COMPARED_BY = {
     "average_rank": (
@@ -72,6 +75,7 @@ COMPARED_BY = {
 """The measures by which checkpoints are compared, with explanations."""
 RESUMABLE = (train_dual_encoder, train_cross_encoder, train_reader, train_rocketqa)
 """Jobs that resume from their last checkpoint when they are started again."""
+FROM_START = "from its start"
 JUDGED = 20  # passages per question for a cross-encoder to score; more take long on a CPU
 
 
@@ -86,7 +90,8 @@ def models_tab(open_study: Study, training_set: str) -> None:
     if shown:
         of_model = shown.of if model == shown.name else shown.than
         finding, gains = _cleaning_sentences(shown)
-        tabs.title(finding, join(gains, " ", part_name(model), ": ", _turned_questions(of_model), "."))
+        tabs.title(finding, join(gains, " ", _against_start(of_model)))
+        lead_to(NextStep("See the questions that changed", url.COMPARE, parameters=_compared(shown.change)))
     else:
         tabs.title(*_sentences(model, changed.get(model), training_set))
     if model in models:
@@ -95,7 +100,7 @@ def models_tab(open_study: Study, training_set: str) -> None:
     if model in started_models and model not in models:
         show(notice(f"{model} is being trained. {started_models[model]}"))
     if models:
-        every = scrolling(models_table(open_study, models, changed, model, training_set))
+        every = scrolling(models_table(open_study, models, changed, model, training_set, shown))
         others = [_cleaning_sentences(each)[0] for each in cleaned if each is not shown]
         show(style_sheet("training/training.css"), div(every, *(tag("p", words) for words in others), cls="panel"))
     if model and (model in models or model in stopped or model in started_models or read_log(open_study, model)):
@@ -240,11 +245,28 @@ def _sentences(model: str, change: ModelChange | None, training_set: str) -> tup
 
 def _turned_questions(change: ModelChange) -> Html:
     """How many questions training turned each way, with links to them."""
-    cells = {"a": change.before, "b": change.after, "k": change.figures.k}
-    flips = change.figures.flips
-    better = link(f"{flips.only_b:,} got better", url.href(url.COMPARE, {**cells, "cell": "only_b"}))
-    worse = link(f"{flips.only_a:,} worse", url.href(url.COMPARE, {**cells, "cell": "only_a"}))
-    return join(better, ", ", worse)
+    return _flip_links(change, f"{change.figures.flips.only_b:,} got better")
+
+
+def _against_start(change: ModelChange) -> Html:
+    """Say in a sentence how many questions a model turned each way from its start."""
+    better = f"{quantity(change.figures.flips.only_b, 'question')} better"
+    model, start = part_name(change.name), part_name(change.start)
+    return join("Against ", start, ", ", model, " got ", _flip_links(change, better), ".")
+
+
+def _flip_links(change: ModelChange, better: str) -> Html:
+    cells, worse = _compared(change), f"{change.figures.flips.only_a:,} worse"
+    return join(
+        link(better, url.href(url.COMPARE, {**cells, "cell": "only_b"})),
+        ", ",
+        link(worse, url.href(url.COMPARE, {**cells, "cell": "only_a"})),
+    )
+
+
+def _compared(change: ModelChange) -> dict[str, Any]:
+    """Return the parameters of Compare for the runs before and after."""
+    return {"a": change.before, "b": change.after, "k": change.figures.k}
 
 
 def _cleaning_effects(
@@ -272,7 +294,7 @@ def _cleaning_sentences(effect: CleaningEffect) -> tuple[Html, Html]:
     verdict = "" if _is_sure(figures) else ": not established"
     words = f"Cleaning {'adds' if points >= 0 else 'takes'} {abs(points):.1f} points "
     words += f"{'to' if points >= 0 else 'from'} training (95%: {_gain(figures)[1]}){verdict}."
-    address = url.href(url.COMPARE, {"a": effect.change.before, "b": effect.change.after, "k": figures.k})
+    flips = f"{figures.flips.only_b:,} better, {figures.flips.only_a:,} worse"
     gains = (
         f"Top {figures.k} of {quantity(figures.n, 'question')}; from ",
         part_name(effect.of.start),
@@ -281,7 +303,8 @@ def _cleaning_sentences(effect: CleaningEffect) -> tuple[Html, Html]:
         f", {effect.than.points} with ",
         part_name(effect.source_set),
         ". ",
-        link("Compare the two models", address),
+        link(f"{effect.name} against {effect.other}: {flips}", url.href(url.COMPARE, _compared(effect.change))),
+        ".",
     )
     return join(words), join(*gains)
 
@@ -292,16 +315,19 @@ def models_table(
     changed: Mapping[str, ModelChange | None],
     chosen_model: str,
     training_set: str,
+    cleaned: CleaningEffect | None = None,
 ) -> Html:
     """The models, newest first, and the models they began as: what each answers on the questions that measure, on one
     axis, and its difference from its start.
+
+    Args:
+        cleaned: two models whose difference has a row of its own, with an axis in points.
     """
     known = [change for change in changed.values() if change]
     k = max((change.figures.k for change in known), default=HEADLINE_K)
     starts = {change.start: change.figures.a for change in known}
     axis = _axis([*(change.figures.b for change in known), *starts.values()])
-    scale = wide_head(span(f"{axis[0]:.0f}", span(f"{axis[1]:.0f}"), cls="ends") if known else "")
-    heads = ("kind", "steps", "time")
+    scale = _ends(f"{axis[0]:.0f}", f"{axis[1]:.0f}") if known else ""
     rows, described_as = [], descriptions(open_study, "model")
     for name, about in reversed(models.items()):
         change = changed[name]
@@ -310,11 +336,11 @@ def models_table(
         name_link = link(name, address, aria_current="true" if is_chosen else None)
         cells = (
             *_measured_cells(change, about, axis),
-            tag("td", about.get("training_set") or about.get("run") or "–", cls="left wide"),
-            tag("td", initial_encoder_name(open_study, about) or "–", cls="left wide"),
-            tag("td", kind_title(about.get("kind", "dual encoder")) + _teacher_text(about), cls="left wide"),
-            wide_cell(_step_text(about.get("last_step"))),
-            wide_cell(duration(about.get("seconds", 0))),
+            _named_cell("trained on", about.get("training_set") or about.get("run") or "–", "left wide"),
+            _named_cell("initial model", initial_encoder_name(open_study, about) or "–", "left wide"),
+            _named_cell("kind", kind_title(about.get("kind", "dual encoder")) + _teacher_text(about), "left wide"),
+            _named_cell("steps", _step_text(about.get("last_step"))),
+            _named_cell("time", duration(about.get("seconds", 0))),
         )
         rows.append(
             row(
@@ -323,12 +349,45 @@ def models_table(
                 cls="chosen" if is_chosen else None,
             )
         )
+    blank = [tag("td", "", cls="wide blank")] * 5
     for name, share in starts.items():
-        blank = [tag("td", "", cls="wide")] * 5
-        rows.append(row(percentage(share, inline=True), wide_cell(_strip(share, axis)), "start", *blank, head=name))
-    left = [tag("th", words, scope="col", cls="left wide") for words in ("trained on", "initial model", heads[0])]
-    names = (success_head(k), scale, "from its start", *left, *(wide_head(words) for words in heads[1:]))
-    return table(table_head("model", *names), rows, "figures groups")
+        strip = tag("td", _strip(share, axis), cls="drawn")
+        rows.append(row(percentage(share, inline=True), strip, _named_cell(FROM_START, "start"), *blank, head=name))
+    if cleaned is not None:
+        rows.append(_difference_row(cleaned, blank))
+    left = [tag("th", words, scope="col", cls="left wide") for words in ("trained on", "initial model", "kind")]
+    heads = (success_head(k), tag("th", scale, scope="col", cls="drawn"), wide_head(FROM_START), *left)
+    return table(table_head("model", *heads, wide_head("steps"), wide_head("time")), rows, "figures groups models")
+
+
+def _difference_row(effect: CleaningEffect, blank: Sequence[Html]) -> Html:
+    """Return the row of what the model of the cleaned set has more than that of its source, around 0."""
+    less = effect.change.figures.difference.estimate  # the source's share less the cleaned one's
+    if less.value is None or less.low is None or less.high is None:
+        return Html("")
+    more = replace(less, value=-less.value, low=-less.high, high=-less.low)
+    limit, (value, ends) = widest_difference([more]), _gain(effect.change.figures)
+    name = f"{effect.cleaned_set} − {effect.source_set}"
+    ends_of_axis = _ends(signed_number(-limit, 0), "0", signed_number(limit, 0))
+    gain = link(value, url.href(url.COMPARE, _compared(effect.change)), title="Points that cleaning adds")
+    return row(
+        tag("td", "", cls="blank"),
+        tag("td", difference_strip(more, limit, what=name), ends_of_axis, cls="drawn"),
+        tag("td", span(gain, span(ends, cls="interval"), cls="figure")),
+        *blank,
+        head=name,
+        cls="of-two",
+    )
+
+
+def _ends(*values: str) -> Html:
+    """Return the values at the ends of an axis, and between them."""
+    return div(*(span(each) for each in values), cls="ends")
+
+
+def _named_cell(name: str, content: object, cls: str = "wide") -> Html:
+    """A cell that narrow windows show on demand, after its column's name."""
+    return tag("td", content, cls=cls, data_name=name)
 
 
 def _axis(shares: Sequence[Estimate]) -> tuple[float, float]:
@@ -359,15 +418,14 @@ def _measured_cells(change: ModelChange | None, about: dict, axis: tuple[float, 
     if change is None:
         is_retriever = about.get("kind") not in ("reader", "cross-encoder", KIND)
         words = span("not yet searched", cls="soft") if is_retriever else "–"
-        return tag("td", words), wide_cell(""), tag("td", "–")
+        return tag("td", words), tag("td", "", cls="drawn"), _named_cell(FROM_START, "–")
     value, ends = _gain(change.figures)
-    cells = {"a": change.before, "b": change.after, "k": change.figures.k}
-    gain = link(value, url.href(url.COMPARE, cells), title=f"Compare with {change.start}")
+    gain = link(value, url.href(url.COMPARE, _compared(change)), title=f"Compare with {change.start}")
     share = change.figures.b
     return (
         tag("td", percentage(share, inline=True)),
-        wide_cell(_strip(share, axis)),
-        tag("td", span(gain, span(ends, cls="interval"), cls="figure")),
+        tag("td", _strip(share, axis), cls="drawn"),
+        _named_cell(FROM_START, span(gain, span(ends, cls="interval"), cls="figure")),
     )
 
 

@@ -13,7 +13,7 @@ from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import empty, notice
 from blindspot.app.components.parts import descriptions, name_with_description
 from blindspot.app.components.training import tabs
-from blindspot.app.components.training.labels import label_counts
+from blindspot.app.components.training.labels import label_sentence, label_warning
 from blindspot.app.components.training.models import smaller_k
 from blindspot.app.components.training.this_set import (
     pairs_by_people,
@@ -47,7 +47,8 @@ def sets_tab(open_study: Study, manifests: dict[str, Manifest], chosen_set: str)
             "labels take precedence over the cross-encoder, and the cross-encoder over answer matching."
         )
         tabs.title("No training set yet.", about)
-        show(label_counts(open_study))
+        show(tag("p", said, cls="convention") if (said := label_sentence(open_study)) else "")
+        label_warning(open_study)
         build_form(open_study, manifests, None)
         return
     training_set = TrainingSet.open(open_study, chosen_set)
@@ -91,7 +92,7 @@ def sets_table(manifests: dict[str, Manifest], chosen_set: str, descriptions: Ma
                 cls="chosen" if is_chosen else None,
             )
         )
-    return tag("table", tag("thead", head), tag("tbody", *rows), cls="figures groups")
+    return tag("table", tag("thead", head), tag("tbody", *rows), cls="figures sets")
 
 
 def policy_explanation(policy: str) -> str:

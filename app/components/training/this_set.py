@@ -21,10 +21,10 @@ from blindspot.app.components.plots import plot
 from blindspot.app.components.training.certificate import certificate_check
 from blindspot.app.components.training.changes import PARAMETERS, change_words, contents_panel
 from blindspot.app.components.training.export import export_form
-from blindspot.app.components.training.labels import label_counts
+from blindspot.app.components.training.labels import label_sentence, label_warning
 from blindspot.app.components.training.pairs import pair_rows
 from blindspot.app.components.training.tabs import part_name
-from blindspot.app.judging_stores import judging_stores
+from blindspot.app.judging_stores import judging_stores, labels_owner
 from blindspot.app.markup import Html, div, join, link, show, table_head, tag, term
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.manifest import Manifest
@@ -70,9 +70,10 @@ def set_finding(open_study: Study, training_set: TrainingSet, manifests: dict[st
     else:
         sentence = cleaned_words(name, manifests[name])
     counts = manifests[name]["counts"]
-    by_people = f"People's labels decide the role of {pairs_by_people(manifests[name]):,} of its {quantity(counts['pairs'], 'pair')}."
-    more = f" New labels would change {quantity(len(new), 'pair')} of it." if new else ""
-    return SetFinding(sentence, by_people + more, before, new)
+    decided = f"{pairs_by_people(manifests[name]):,} of its {quantity(counts['pairs'], 'pair')}"
+    more = [f"{labels_owner(open_study)} decide the role of {decided}.", label_sentence(open_study)]
+    more += [f"New labels would change {quantity(len(new), 'pair')} of it."] if new else []
+    return SetFinding(sentence, " ".join(filter(None, more)), before, new)
 
 
 def set_section(
@@ -86,7 +87,8 @@ def set_section(
         _build_again(open_study, training_set, finding.new_labels, manifests)
     with st.container(key="set-compare"):
         _comparison(open_study, training_set, manifests, finding.before, sees_labels)
-        show(_left_out(training_set.manifest["left_out"]), label_counts(open_study))
+        show(_left_out(training_set.manifest["left_out"]))
+        label_warning(open_study)
     with st.container(key="set-check"):
         show(tag("h2", "Checks"))
         certificate_check(open_study, training_set, sees_labels)
