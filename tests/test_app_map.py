@@ -32,7 +32,9 @@ from blindspot.backend.evaluation.comparison import measure
 from blindspot.backend.evaluation.saved_selections import save_selection
 from blindspot.backend.maps.colours import (
     BOTH,
+    FOUND,
     MAP_COLOURS,
+    MISSED,
     NEITHER,
     ONLY_FIRST,
     ONLY_SECOND,
@@ -299,6 +301,15 @@ def test_hover_texts_are_escaped_and_points_carry_their_ids(study):
     for trace in traces:
         rows = [int(id[2:]) for id in trace.customdata]
         np.testing.assert_array_equal(np.stack([trace.x, trace.y], axis=1), map.coordinates()[rows])
+
+
+@pytest.mark.parametrize("misses", [10, 90])
+def test_misses_are_drawn_above_hits_however_many_they_are(study, misses):
+    map = map_of(study)
+    values = [MISSED if 100 * row < misses * len(map) else FOUND for row in range(len(map))]
+    made = map_figure(map, ["t"] * len(map), ["s"] * len(map), [str(i) for i in range(len(map))], values)
+    drawn = list(dict.fromkeys(trace.name for trace in made.data if trace.customdata is not None))
+    assert drawn == [FOUND, MISSED], "later traces lie above"
 
 
 def test_questions_are_larger_and_each_category_has_a_colour_and_a_shape(study):

@@ -49,6 +49,10 @@ def test_status_leads_from_an_empty_study_to_a_training(tmp_path):
     assert next_of(study) == "blindspot training-set build clean --run bm25-train --policy answer_match+labels"
     build(study, "clean", ["bm25-train"], policy="answer_match+labels")
     assert next_of(study) == "blindspot train dual-encoder trained --on clean"
+    judge = study.folder / "models" / "mine"
+    judge.mkdir(parents=True)
+    (judge / "training.json").write_text('{"kind": "feature-judge", "made": "2026-01-01T00:00:00Z"}')
+    assert next_of(study) == "blindspot train dual-encoder trained --on clean", "a judge is no retriever"
 
 
 def test_without_training_questions_it_asks_for_some(tmp_path):

@@ -160,8 +160,7 @@ class LabelForecast:
         interval = f"(90%: {_signed_points(gain.low)} to {_signed_points(gain.high)})"
         if gain.low > 0:
             return f"{LABELS[-1]} more labels are expected to bring {change} {interval}."
-        best = f"at best {_signed_points(gain.value)} points of {MEASURE[use]} are expected, in {LEARNERS[use]}"
-        return f"{LABELS[-1]} more labels may not help: {best} {interval}."
+        return f"{LABELS[-1]} more labels may not help: the most expected is {change} {interval}."
 
     @property
     def basis(self) -> str:

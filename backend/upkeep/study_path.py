@@ -56,9 +56,15 @@ class PathState:
         return self.current_set if self.current_set in self.training_sets else next(reversed(self.training_sets), None)
 
     @cached_property
+    def retrievers(self) -> dict[str, dict]:
+        """The trained models that search, oldest first: no judges, cross-encoders and readers."""
+        encoders = self.study.settings.encoders
+        return {name: about for name, about in self.models.items() if name in encoders}
+
+    @cached_property
     def runs_of_change(self) -> tuple[str, str] | None:
         """The runs before and after the newest training for which both exist."""
-        for name, about in reversed(self.models.items()):
+        for name, about in reversed(self.retrievers.items()):
             for after in reversed(self.runs):
                 if self.runs[after].get("retriever") == name:
                     split = str(self.runs[after].get("split"))
@@ -129,7 +135,9 @@ def _clean_step(state: PathState) -> NextStep | None:
 def _train_step(state: PathState) -> NextStep | None:
     if state.training_set is None or not state.may("train"):
         return None
-    on_set = (name for name, about in reversed(state.models.items()) if about.get("training_set") == state.training_set)
+    on_set = (
+        name for name, about in reversed(state.retrievers.items()) if about.get("training_set") == state.training_set
+    )
     if (model := next(on_set, None)) is not None:
         parameters = {"tab": "models", "set": state.training_set, "model": model}
         return NextStep(f"See the model trained on {state.training_set}", "training", "blindspot open", parameters)
@@ -152,7 +160,7 @@ STEPS = (
     PathStep("Look at questions", ("Question", "Find"), lambda s: s.has_viewed_question, _look_step, lambda s: s.has_others_labels),
     PathStep("Judge", ("Judge", "Quality", "Team"), lambda s: s.has_labels, _judge_step, lambda s: s.has_others_labels),
     PathStep("Clean", ("Training",), lambda s: bool(s.training_sets), _clean_step),
-    PathStep("Train", (), lambda s: bool(s.models), _train_step),
+    PathStep("Train", (), lambda s: bool(s.retrievers), _train_step),
     PathStep("See the change", (), lambda s: s.runs_of_change is not None, _change_step),
 )  # fmt: skip
 JUDGE, TRAIN = STEPS[2], STEPS[4]
@@ -192,7 +200,7 @@ def next_command(study: Study) -> Step | None:
     step = next((step for step in STEPS if not step.is_done(state)), STEPS[-1])
     following = step.next(state)
     if following is None:
-        return _search_step(study, next(reversed(state.models)))
+        return _search_step(study, next(reversed(state.retrievers)))
     if step is TRAIN and (extra := first_missing(("train",))) is not None:
         return Step(f"Training needs the extra {extra}.", install_command(extra))
     return Step(f"{following.label}.", following.command)

@@ -59,7 +59,10 @@ FIXED = {
     "open": (PURPLE, "hexagon"),
     "question": (PINK, "circle"),
 }
-BETWEEN_RUNS = (BOTH, NEITHER, ONLY_SECOND, ONLY_FIRST)  # as they are drawn: what differs is above the others
+LAYERS = (FOUND, MISSED, BOTH, NEITHER, ONLY_SECOND, ONLY_FIRST)
+"""Hits and misses as they are drawn: misses, and what differs between two runs, above the others."""
+MANY_QUESTIONS = 800
+"""More questions than so many are drawn smaller."""
 _LINE = 62
 
 
@@ -143,23 +146,22 @@ def map_figure(
     drawn = np.array([name if name in selected else OTHERS for name in values], dtype=object)[shown]
     quiet = quiet_categories() | {OTHERS}
     colours = _colours([name for name in every if name not in quiet])
-    is_question = shown < map.shown_questions
+    is_question, question_size = shown < map.shown_questions, 10 if map.shown_questions <= MANY_QUESTIONS else 8
     traces = [_density(places)] if len(shown) < len(map) else []
     if highlighted_ids:
         traces.append(_rings(places[[i for i, id in enumerate(ids) if id in highlighted_ids]]))
 
     def depth(name: str) -> tuple[bool, int, int]:
-        """Grey categories lie lowest, then those of two runs in their order, else the frequent below the rare."""
-        return name not in quiet, name in BETWEEN_RUNS and BETWEEN_RUNS.index(name), -int((drawn == name).sum())
+        """Grey categories lie lowest, then hits and misses in their order, else the frequent below the rare."""
+        return name not in quiet, name in LAYERS and LAYERS.index(name), -int((drawn == name).sum())
 
     for name in sorted({*every, *drawn.tolist()}, key=depth):
         colour, shape = colours.get(name, (GREY, "circle"))
         for question in (False, True):
             rows = np.flatnonzero((drawn == name) & (is_question == question))
             if len(rows):
-                style = PointStyle(
-                    label_of_value(name), question, colour, shape, name in quiet or name in (BOTH, NEITHER)
-                )
+                size = (question_size if question else 6) - 3 * (name in quiet or name in (BOTH, NEITHER))
+                style = PointStyle(label_of_value(name), question, colour, shape, size)
                 texts = [_hover(titles[i], starts[i], label_of_value(values[i])) for i in shown[rows].tolist()]
                 is_first = not any(trace.get("legendgroup") == style.name for trace in traces)
                 traces.append(_trace(places[shown[rows]], [ids[i] for i in shown[rows]], texts, style, is_first))
@@ -184,13 +186,13 @@ def _colours(names: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 
 class PointStyle(NamedTuple):
-    """How the points of one category look. name: as the legend shows it. is_quiet: whether they are drawn smaller."""
+    """How the points of one category look. name: as the legend shows it. size: in pixels."""
 
     name: str
     is_question: bool
     colour: str
     shape: str
-    is_quiet: bool
+    size: int
 
 
 def _trace(
@@ -214,7 +216,7 @@ def _trace(
         "marker": {
             "color": style.colour,
             "symbol": style.shape,
-            "size": (10 if style.is_question else 6) - (3 if style.is_quiet else 0),
+            "size": style.size,
             # Opaque: through translucent points the background shows, and their contrast with it falls below 3 to 1.
             "opacity": 1,
             "line": {
