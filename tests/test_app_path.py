@@ -28,7 +28,7 @@ def study(tmp_path_factory):
 
 def shown(page: Page) -> tuple[str | None, str | None]:
     """(the step that one is on, the address of the next step) of a page; None for what it does not show."""
-    here = re.search(r'aria-current="step"[^>]*>(?:<span[^>]*>|</span>|[✓\d ])*([^<]+)<', page.html)
+    here = re.search(r'aria-current="step"[^>]*>(?:<span[^>]*>|</span>|<a [^>]*>|[✓\d ])*([^<]+)<', page.html)
     following = page.next_step()
     return here and here[1], following and following[1]
 
@@ -64,6 +64,15 @@ def test_a_step_is_done_by_this_person_or_by_others(study, tmp_path):
     assert mine == {"See the failure": "Done", "Look at questions": "Done by you", "Judge": "Done by you"}
     assert theirs == {"See the failure": "Done", "Look at questions": "Done by others", "Judge": "Done by others"}
     assert ticks(Page(study.folder, "question")) == {"See the failure": "Done", "Look at questions": "Done by you"}
+    home = {name: Page(judged.folder, "", name) for name in ("ann", "ben")}
+    assert shown(home["ann"])[0] == "Judge" and shown(home["ben"])[0] == "Look at questions"
+    (item,) = re.findall('<li class="now"[^>]*>.*?</li>', home["ben"].html, re.DOTALL)
+    assert "Done by others" in item and "✓" not in item and 'data-step="Step 2 of 6: "' in item
+    (button,), (to_step,) = (
+        re.findall('<a [^>]*class="button main"[^>]*', home["ben"].html),
+        re.findall("href=.*?>", item),
+    )
+    assert to_step.strip(">").split()[0] in button, "the filled button leads to the current step"
     html = Page(judged.folder, "experiments", "ben").html
     assert "✓ </span><a" in html and not re.search(r"✓ </span><span[^>]*>[0-9] </span><a", html), "no number by a tick"
 

@@ -66,7 +66,7 @@ def test_home_shows_the_chosen_measure_of_every_run(study):
 
 def test_relations_shows_the_chosen_measure(study):
     page = Page(study.folder, "relations", runs="alpha,beta", k=5, measure="mrr")
-    assert "MRR@k by relation, %" in page.text
+    assert "MRR@5 by relation, %" in page.text
     assert "MRR@5, %" in str(page.app.get("plotly_chart")[0].proto), "the plot has the measure, too"
     three = Page(study.folder, "relations", runs="alpha,beta,short", k=5, measure="mrr")
     assert "MRR@5 by relation, plot" in three.text

@@ -10,6 +10,7 @@ import pytest
 
 from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.buckets import GROUPS
+from blindspot.app.components.slice_tables import spoken_table
 from blindspot.app.components.strips import difference_strip, strip_head, widest_difference
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.evaluation.comparison import Comparison, measure
@@ -21,7 +22,7 @@ from blindspot.backend.evaluation.panel_words import (
     small_groups_sentence,
 )
 from blindspot.backend.evaluation.slice_finder import find_slices
-from blindspot.backend.evaluation.slice_words import in_words, merge_nested, sentence
+from blindspot.backend.evaluation.slice_words import in_words, merge_nested, part_of, sentence
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.db.records import Hits, Passage, Question
 from tests.studies import make_study
@@ -66,14 +67,32 @@ def test_the_planted_slice_is_said_and_its_parts_are_nested(tmp_path):
         hits = Hits(rows, np.ones((160, 1), dtype=np.float32))
         write_run(study, name, [each.id for each in questions], hits, {"retriever": name})
     facts = Facts(Comparison.of_runs(measure(study, "a"), measure(study, "b")), 1)
-    (head, nested), *others = merge_nested(find_slices(facts), facts)
+    (head, nested), *others = merge_nested(found := find_slices(facts), facts)
     assert {head.expression, *(each.expression for each in nested)} & {"relation:P19", "relation:P20"}
     assert not [each for each, _ in others if "P19" in each.expression and "P19" in head.expression]
+    parts = [part_of(each, found.n) for each, _ in [(head, nested), *others]]
+    assert parts == sorted(parts)
+    made = spoken_table([(head, nested), *others], {}, str, found.n)
+    assert made.count('scope="rowgroup"') == (len(set(parts)) if len(set(parts)) > 1 else 0)
+    assert made.index('data-n="n 60"' if "P19" in head.expression else 'data-n="n 100"') < made.index("</code>")
+    twice = spoken_table([(head, nested), (head, [])], {}, str, found.n)
+    assert "rowgroup" not in twice and "moves it by +" in twice, "one part needs no name"
     assert sentence(head, ("one", "two")).startswith(
         (
             "one is 100.0 points ahead on 60 questions that ask for place of birth",
             "one and two are level on 100 questions that ask for place of death",
         )
+    )
+
+
+def test_the_list_has_small_slices_first_and_those_without_an_established_lead_last():
+    def slice_of(n, value, low, high):
+        difference = SimpleNamespace(estimate=SimpleNamespace(value=value, low=low, high=high))
+        return SimpleNamespace(figures=SimpleNamespace(n=n, difference=difference))
+
+    assert part_of(slice_of(50, 0.2, 0.1, 0.3), 100) == 0 and part_of(slice_of(51, -0.2, -0.3, -0.1), 100) == 1
+    assert (
+        {part_of(slice_of(n, 0.1, -0.1, 0.3), 100) for n in (50, 51)} == {2} == {part_of(slice_of(9, 0.0, 0, 0), 100)}
     )
 
 

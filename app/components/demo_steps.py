@@ -1,4 +1,4 @@
-"""The demo's own panel on Home: what the study is, and five steps to follow."""
+"""The demo's own panel on Home: what the study is, and five steps to follow, each with its place on the path."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from blindspot.app.components.marks import methods_note
 from blindspot.app.markup import Html, div, join, link, span, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.demo.making import CLEAN, NOISY, RUNS, is_running
-from blindspot.backend.demo.steps import BEFORE, TRAINED_CLEAN, TRAINED_NOISY, DemoStep, demo_steps
+from blindspot.backend.demo.steps import BEFORE, TRAINED_CLEAN, TRAINED_NOISY, DemoStep, StepKey, demo_steps
 from blindspot.backend.evaluation.settings import HEADLINE_K
+from blindspot.backend.upkeep.study_path import STEPS
 from blindspot.db.people import Person
 
 STATES = {"waiting": "being made", "ready": "", "done": "✓ done"}
-
+ON_PATH: dict[StepKey, int] = {"blind-spot": 1, "question": 2, "judge": 3, "training-set": 4, "retriever": 6}
+"""The number of each step on the path above the page; the demo has trained already (step 5)."""
 
 SAID_ABOVE = "The plot above with all figures, and the questions behind each of them."
 ABOUT = (
@@ -56,9 +58,15 @@ def _step(step: DemoStep, is_made: bool, is_below: bool) -> Html:
     waits = step.state == "waiting"
     title = step.title if waits else link(step.title, _address(step), data_focus=f"step-{step.key}")
     state = STATES[step.state] if is_made or not waits else "not made"
+    place = ON_PATH[step.key]
     return tag(
         "li",
-        tag("h3" if is_below else "h2", title, span(state, cls="soft after") if state else ""),
+        tag(
+            "h3" if is_below else "h2",
+            span(f"{place} {STEPS[place - 1].title}", cls="on-path"),
+            " ",
+            span(title, span(state, cls="soft after") if state else ""),
+        ),
         tag(
             "p", join(SAID_ABOVE if is_below and step.key == "blind-spot" and not waits else step.sentence), cls="soft"
         ),

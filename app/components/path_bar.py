@@ -76,7 +76,10 @@ def path_above(open_study: Study, page: str, person: Person | None) -> Iterator[
         yield
         return
     with st.container(key="path", horizontal=True, vertical_alignment="center"):
-        coming = _coming_stop(stops) if page == "Home" else -1
+        coming = -1
+        if page == "Home":
+            # The button of Home leads to the first step that is not done; in a check, to the page of the check.
+            coming = _current_stop(open_study, stops, "Check") if has_end else _coming_stop(stops)
         items = [
             _stop_item(number, len(stops), stop, number == here, number == coming) for number, stop in enumerate(stops)
         ]
@@ -140,8 +143,9 @@ def _is_shown(step: NextStep, page: str) -> bool:
 
 def home_step(open_study: Study, person: Person | None) -> NextStep | None:
     """Return the first step that is not done, for Home's button; the last step if all are done."""
-    open_stops = [stop for stop in _stops(open_study, "Home", person)[1:] if stop.next is not None]
-    return next((stop.next for stop in open_stops if not stop.is_done), open_stops[-1].next if open_stops else None)
+    stops = _stops(open_study, "Home", person)
+    coming = _coming_stop(stops)
+    return stops[coming].next if coming >= 0 else None
 
 
 def _coming_stop(stops: Sequence[Stop]) -> int:
@@ -151,20 +155,22 @@ def _coming_stop(stops: Sequence[Stop]) -> int:
 
 
 def _stop_item(number: int, stop_count: int, stop: Stop, is_here: bool, is_coming: bool) -> Html:
-    """Return one step, with a tick if it is done, else with its number. A narrow screen shows one step only, as "Step 2 of
-    6": the current one, on Home the coming one.
+    """Return one step, with a tick if it is done, else with its number. The current step is bold: that of the page, on
+    Home the coming one, which has no tick if only others have done it. A narrow screen shows the current step only, as
+    "Step 2 of 6".
     """
-    tick = span("✓ ", cls="tick") if stop.tick else ""
-    step = f"Step {number + 1} of {stop_count}: " if is_here or is_coming else None
+    is_current = is_here or is_coming
+    has_tick = bool(stop.tick) and (stop.is_done or not is_coming)
+    step = f"Step {number + 1} of {stop_count}: " if is_current else None
     place = span(span(f"{number + 1} "), cls="place", data_step=step)
     return tag(
         "li",
-        tick,
-        place if step or not stop.tick else "",
+        span("✓ ", cls="tick") if has_tick else "",
+        place if step or not has_tick else "",
         stop.title if is_here or stop.address is None else link(stop.title, stop.address),
-        cls="now" if is_here else "done" if stop.tick else None,
+        cls="now" if is_current else "done" if stop.tick else None,
         title=stop.tick or None,
-        aria_current="step" if is_here else None,
+        aria_current="step" if is_current else None,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from blindspot.analysis.buckets import FEW
 from blindspot.app.components.compare_tables import GAIN, gain
 from blindspot.app.components.marks import letter, n_figure, percentage
 from blindspot.app.components.strips import strip_cell, strip_head, widest_difference
-from blindspot.app.markup import Html, div, join, link, row, table, table_head, tag, term
+from blindspot.app.markup import Html, div, join, link, row, span, table, table_head, tag, term
 from blindspot.app.selection import Selection
 from blindspot.backend.core.result_table import signed_number
 from blindspot.backend.core.units import Units, n_cell
@@ -20,7 +21,7 @@ from blindspot.backend.evaluation.comparison import PairedFigures, by_group
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
 from blindspot.backend.evaluation.saved_slices import SavedSlice
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices
-from blindspot.backend.evaluation.slice_words import in_words
+from blindspot.backend.evaluation.slice_words import PARTS, in_words, part_of
 from blindspot.backend.evaluation.slices import FIELDS, FLAGS, MISSES, NUMBERS, OF_RUNS, TAGS, TEXTS, Facts
 from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BlindspotError
@@ -120,12 +121,14 @@ def spoken_table(
     with_nested: Sequence[tuple[FoundSlice, list[FoundSlice]]],
     elsewhere: Mapping[str, PairedFigures],
     questions_address: Callable[[str], str],
+    question_count: int,
 ) -> Html:
     """The found slices in words and as expressions, with the lead within and elsewhere as figures and on a line. The
-    slices nested in a slice are folded below its words.
+    slices nested in a slice are folded below its words. A line names each part of the list, if there are several.
 
     Args:
-        elsewhere: by the slice's expression, the figures of the other questions.
+        elsewhere: by the slice's expression, the figures of the other questions. question_count: the number of
+            questions in which the slices were found.
     """
 
     def spoken(found_slice: FoundSlice) -> Html:
@@ -133,25 +136,34 @@ def spoken_table(
         return link(f"{words[:1].upper()}{words[1:]}", questions_address(found_slice.expression))
 
     limit = widest_difference(each.figures.difference.estimate for each, _ in with_nested)
-    lines = []
-    for each, nested in with_nested:
+
+    def line(each: FoundSlice, nested: Sequence[FoundSlice]) -> Html:
         summary = tag("summary", quantity(len(nested), "nested slice"))
         inside = tag("details", summary, tag("ul", *(tag("li", spoken(one)) for one in nested))) if nested else ""
-        figures, outside = each.figures, 100 * each.outside
-        head = join(spoken(each), tag("code", each.expression, cls="expression"), inside)
-        rest = elsewhere.get(each.expression)
-        lines.append(
-            row(
-                _wide(n_figure(figures.n, figures.units, figures.unit)),
-                tag("td", gain(figures.difference), data_value=figures.difference.estimate.value),
-                tag("td", gain(rest.difference) if rest else "–", cls="wide", data_value=each.outside),
-                _wide(signed_number(100 * each.explained)),
-                strip_cell(figures.difference.estimate, limit, outside),
-                head=tag("th", head, scope="row", data_n=f"n {n_cell(figures.n, figures.units, figures.unit)}"),
-                cls="few" if figures.units < FEW else None,
-            )
+        figures, rest = each.figures, elsewhere.get(each.expression)
+        name = div(spoken(each), cls="name", data_n=f"n {n_cell(figures.n, figures.units, figures.unit)}")
+        ahead = join(gain(figures.difference), _beside(rest, each.explained))
+        return row(
+            _wide(n_figure(figures.n, figures.units, figures.unit)),
+            tag("td", ahead, data_value=figures.difference.estimate.value),
+            tag("td", gain(rest.difference) if rest else "–", cls="wide", data_value=each.outside),
+            _wide(signed_number(100 * each.explained)),
+            strip_cell(figures.difference.estimate, limit, 100 * each.outside),
+            head=join(name, tag("code", each.expression, cls="expression"), inside),
+            cls="few" if figures.units < FEW else None,
         )
-    head = table_head(
+
+    parts = [list(each) for _, each in groupby(with_nested, lambda group: part_of(group[0], question_count))]
+    bodies = []
+    for part in parts:
+        words = PARTS[part_of(part[0][0], question_count)]
+        rule = tag("tr", tag("th", words, colspan=6, scope="rowgroup", cls="left soft"), cls="part")
+        bodies.append(tag("tbody", rule if len(parts) > 1 else "", *(line(*group) for group in part)))
+    return tag("table", _spoken_head(limit), *bodies, cls="figures groups spoken")
+
+
+def _spoken_head(limit: float) -> Html:
+    return table_head(
         "questions",
         _wide("n", "th"),
         tag("th", term("ahead", GAIN), scope="col"),
@@ -159,7 +171,16 @@ def spoken_table(
         _wide(term("contribution", MOVES), "th"),
         strip_head(limit),
     )
-    return table(head, lines, "figures groups spoken")
+
+
+def _beside(rest: PairedFigures | None, explained: float) -> Html:
+    """What stands below the lead in a narrow window, which hides the columns: the lead elsewhere, and the contribution."""
+    words = ""
+    if rest is not None and rest.difference.estimate.value is not None:
+        points = 100 * rest.difference.estimate.value
+        ahead = "" if abs(points) < 0.05 else "A +" if points > 0 else "B +"
+        words = f"elsewhere {ahead}{abs(points):.1f};"
+    return div(span(words), " ", span(f"moves it by {signed_number(100 * explained)}"), cls="beside")
 
 
 def found_table(slices: FoundSlices, questions_address: Callable[[str], str]) -> Html:

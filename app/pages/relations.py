@@ -115,7 +115,7 @@ def page() -> None:
         lead_to(_step_of_relation(panel, table, chosen))
         with head:
             show(_title(relations_sentence(table, names), names), _furthest(table, names, chosen), *below)
-        _relations(panel, table, names, k, measure)
+        _relations(panel, table, names, k)
     else:
         by_frequency = link("Show by frequency", page_address(view="frequency"))
         with head:
@@ -212,13 +212,13 @@ def _step_of_group(curves: Curves, names: list[str], chosen: Selection | None) -
     return step_of_cells(differences[bucket].flips, there, f" {subject_words(curves, bucket)}", the="")
 
 
-def _relations(panel: Panel, table: RelationTable, names: list[str], k: int, measure: RankingMeasure) -> None:
+def _relations(panel: Panel, table: RelationTable, names: list[str], k: int) -> None:
     made = relations_tables.relations(
         table, names, lambda name: _compare_address(names, k, relation=name) or page_address()
     )
     show(
         div(
-            tag("h2", f"{measure.title_at('k')} by relation, %"),
+            tag("h2", f"{table.title} by relation, %"),
             scrolling(made, NOT_SURE, few(panel.units.name)),
             cls="panel",
         )

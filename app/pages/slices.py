@@ -323,7 +323,8 @@ def _found_panel(
     def slice_address(expression: str) -> str:
         return url.href(PAGE, _parameters_of(selection, expression))
 
-    spoken = scrolling(spoken_table(with_nested, elsewhere, slice_address), NOT_SURE, few(found_slices.units.name))
+    made = spoken_table(with_nested, elsewhere, slice_address, found_slices.n)
+    spoken = scrolling(made, NOT_SURE, few(found_slices.units.name))
     figures = tag(
         "details",
         tag("summary", "All figures"),

@@ -113,34 +113,28 @@ def _difference(paired_figures: PairedFigures, names: tuple[str, str]) -> str:
 
 
 def _frequency_findings(points: list[FrequencyPoint], names: tuple[str, str]) -> list[RunFinding]:
-    """Return a finding for each run whose accuracy differs between frequent and rare subjects, with the other run's on
-    rare subjects; or one finding if neither run's accuracy differs.
+    """Return the finding on frequency, if two groups have enough questions: both runs' accuracy on the rarest and on
+    the most frequent subjects, first that of the run whose accuracy differs between them; or that neither run's does.
     """
     enough = [point for point in points if not point.has_few_questions]
     if len(enough) < 2:
         return []
     frequent, rare = enough[0], enough[-1]
-    found = []
-    there = bucket_words(rare.label)
-    for name, high, low, other, beside in (
-        (names[1], frequent.estimate_b, rare.estimate_b, names[0], rare.estimate_a),
-        (names[0], frequent.estimate_a, rare.estimate_a, names[1], rare.estimate_b),
-    ):
+    there, elsewhere = bucket_words(rare.label), bucket_words(frequent.label)
+    a, b = (names[0], rare.estimate_a, frequent.estimate_a), (names[1], rare.estimate_b, frequent.estimate_b)
+    for (name, low, high), (other, low_beside, high_beside) in ((b, a), (a, b)):
         change = independent_difference(high, low)
-        assert change.value is not None and change.low is not None and change.high is not None, "both have questions"
+        assert change.low is not None and change.high is not None, "both have questions"
         if change.low <= 0 <= change.high:
             continue
-        (top, _, _), (bottom, _, _) = high.percent, low.percent
-        verb = "falls" if change.value > 0 else "rises"
+        bottom, beside, top, beside_top = (each.percent[0] for each in (low, low_beside, high, high_beside))
         sentence = (
-            f"{there[0].upper()}{there[1:]}, {name} answers {bottom:.0f}% and {other} {beside.percent[0]:.0f}%; {name} "
-            f"{verb} from {top:.0f}% {bucket_words(frequent.label)}."
+            f"{there[0].upper()}{there[1:]}, {name} answers {bottom:.0f}% and {other} {beside:.0f}%; "
+            f"{elsewhere.replace('the subject', 'it', 1)}, {top:.0f}% and {beside_top:.0f}%."
         )
-        found.append(RunFinding("frequency", sentence))
-    if not found:
-        sentence = f"Neither run differs reliably between subjects {bucket_words(frequent.label)} and subjects {bucket_words(rare.label)}."
         return [RunFinding("frequency", sentence)]
-    return found
+    sentence = f"Neither run differs reliably between subjects {elsewhere} and subjects {there}."
+    return [RunFinding("frequency", sentence)]
 
 
 def bucket_words(label: str) -> str:

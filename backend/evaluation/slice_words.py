@@ -15,6 +15,8 @@ from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.text.number_words import quantity
 
+PARTS = ("at most half of the questions", "more than half of the questions", "lead not established")
+"""The parts of the list of slices, in order. Slices of the last two say little about where the runs differ."""
 CONTAINED = 0.9
 """A slice counts as nested in another slice if at least this share of its questions is in the other one."""
 NUMBERS = {
@@ -131,8 +133,8 @@ def merge_nested(slices: FoundSlices, facts: Facts) -> list[tuple[FoundSlice, li
     """Merge nested slices that differ in the same direction. Return each remaining slice with the slices merged into
     it.
 
-    Of nested slices, the one with the largest effect remains. Slices with more than half of the questions, and those
-    where the runs may be level, come last: they say little about where the runs differ.
+    Of nested slices, the one with the largest effect remains. They are in the order of their parts (`part_of`), in each
+    by contribution.
     """
     groups: list[tuple[FoundSlice, np.ndarray, list[FoundSlice]]] = []
     for each in slices.slices:
@@ -145,11 +147,15 @@ def merge_nested(slices: FoundSlices, facts: Facts) -> list[tuple[FoundSlice, li
                 break
         else:
             groups.append((each, mask, []))
-    groups.sort(key=lambda group: 2 * group[1].sum() > slices.n or _may_be_level(group[0]))
+    groups.sort(key=lambda group: (part_of(group[0], slices.n), -abs(group[0].explained)))
     return [(head, nested) for head, _, nested in groups]
 
 
-def _may_be_level(found: FoundSlice) -> bool:
-    """Return whether the interval of the difference in a slice contains 0."""
-    estimate = found.figures.difference.estimate
-    return not estimate.value or (estimate.low or 0.0) <= 0 <= (estimate.high or 0.0)
+def part_of(found_slice: FoundSlice, question_count: int) -> int:
+    """Return the place in PARTS of a slice of so many questions: by its size, but last if the interval of the difference
+    in it contains 0.
+    """
+    estimate = found_slice.figures.difference.estimate
+    if not estimate.value or (estimate.low or 0.0) <= 0 <= (estimate.high or 0.0):
+        return 2
+    return int(2 * found_slice.figures.n > question_count)
