@@ -1,8 +1,10 @@
 """The Map page as a person gets it, without a browser: empty states, the form, colours, clusters, points,
 selections."""
 
+import json
 import re
 import shutil
+from html import escape
 from itertools import combinations
 from textwrap import shorten
 from urllib.parse import parse_qsl
@@ -24,7 +26,16 @@ from blindspot.app.components.map.clusters import (
     rows_of_runs,
 )
 from blindspot.app.components.map.data import open_map
-from blindspot.app.components.map.figure import COLOURS, DARK_GREY, FIXED, GREY, SELECTABLE, map_figure, selectable
+from blindspot.app.components.map.figure import (
+    COLOURS,
+    DARK_GREY,
+    FIXED,
+    GREY,
+    PASSAGE_SIZE,
+    SELECTABLE,
+    map_figure,
+    selectable,
+)
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
@@ -173,6 +184,11 @@ def test_questions_lie_apart_by_their_median_distance_to_their_middle(study):
         distances = np.sqrt(((own - own.mean(axis=0)) ** 2).sum(axis=1)) if len(own) > 1 else np.zeros(1)
         wide = np.median(distances) > WIDE * np.ptp(places, axis=0).max()
         assert lie_apart(opened, state, id, 0, "tiny-dev", 5) == wide
+    figure = json.loads(Page(study.folder, "map", map="one").app.get("plotly_chart")[0].proto.spec)
+    written = {each["text"] for each in figure["layout"].get("annotations", ())}
+    for id, name in cluster_names(facts_of_points(opened), state).items():
+        if lie_apart(opened, state, id, 0, "tiny-dev", 5):
+            assert escape(shorten(name, LONGEST_NAME, placeholder=" …"), quote=False) not in written
     assert ("The ringed questions lie apart" in Page(study.folder, "map", map="one").text) == lie_apart(
         opened, state, by_misses(rows_of_runs(opened, state, ["tiny-dev"], 5), "tiny-dev")[0].id, 0, "tiny-dev", 5
     )
@@ -310,6 +326,9 @@ def test_misses_are_drawn_above_hits_however_many_they_are(study, misses):
     made = map_figure(map, ["t"] * len(map), ["s"] * len(map), [str(i) for i in range(len(map))], values)
     drawn = list(dict.fromkeys(trace.name for trace in made.data if trace.customdata is not None))
     assert drawn == [FOUND, MISSED], "later traces lie above"
+    ringed = map_figure(map, ["t"] * len(map), ["s"] * len(map), [str(i) for i in range(len(map))], values, 0, {"3"})
+    rings = ringed.data[-1]
+    assert rings.name == "marked" and rings.customdata is None and rings.hoverinfo == "skip", "above all, and no target"
 
 
 def test_questions_are_larger_and_each_category_has_a_colour_and_a_shape(study):
@@ -330,7 +349,9 @@ def test_questions_are_larger_and_each_category_has_a_colour_and_a_shape(study):
         coloured = [*set(values) - {"other passage"}]
         assert len({symbol for name in coloured for symbol, _ in looks[name]}) == len(coloured)
         assert all(
-            sizes[True, name] > sizes[False, name] for is_question, name in sizes if (not is_question, name) in sizes
+            sizes[True, name] > sizes[False, name] == PASSAGE_SIZE
+            for is_question, name in sizes
+            if (not is_question, name) in sizes
         )
 
 

@@ -16,6 +16,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval import full_text
 from blindspot.backend.retrieval.bm25 import BM25
 from blindspot.backend.retrieval.full_text import find
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BadInput
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
@@ -145,10 +146,14 @@ def test_the_page_begins_with_its_title_examples_and_the_passages_that_are_retri
     (title,) = [each.title for each in study.corpus.passages([most])]
     gold = len(study.questions.questions_by_gold([each.id for each in study.corpus.passages([most])]))
     assert not gold and page.part("<h2.*?</h2>") == [
-        f"{title} is in alpha's top {hits.shape[1]} for {kept[most]} questions and is gold for none"
+        f"{title} is in alpha's top {hits.shape[1]} for {kept[most]} of {quantity(len(hits), 'question')} "
+        f"({100 * kept[most] / len(hits):.1f}%) and is gold for none"
     ]
-    assert f"alpha retrieves for the most questions in its top {hits.shape[1]}" in page.text
-    assert f"{kept[most]} questions, gold for none" in page.text, "in one line where the columns do not fit"
+    assert "The passages that alpha retrieves for the most questions." in page.text
+    row = page.part("<tbody><tr>.*?</tr>")[0]
+    assert f"{kept[most]} questions" in row and "none" in row and "wide" not in row, (
+        "nothing is hidden where it is narrow"
+    )
     assert 'class="quiet find here"' in page.html and 'aria-current="page">Find<' in page.html
     assert sorted((kept[row] for row in shown), reverse=True) == sorted(counts.tolist(), reverse=True)[:5]
     told = Page(study.folder, "find", "ann", run="alpha").part('<table class="found".*?</table>')[0]
@@ -158,11 +163,11 @@ def test_the_page_begins_with_its_title_examples_and_the_passages_that_are_retri
 def test_the_title_says_how_many_passages_a_run_retrieves(study):
     page = Page(study.folder, "find", "lea", words="filler", run="beta")
     (title,) = page.part("<h1.*?</h1>")
-    nowhere = page.html.count('<td class="left soft wide">none</td>')
+    nowhere = page.html.count('<td class="left soft retrieved">no question</td>')
     retrieved = page.html.count("<b>") - nowhere
     assert nowhere, "a passage that the run does not retrieve says so"
     told = Page(study.folder, "find", "ann", words="filler", run="beta").text
-    assert "none outside your open batches" in told, "q1 is left out for ann"
+    assert "no question outside your open batches" in told, "q1 is left out for ann"
     assert f" mention filler; beta retrieves {retrieved or 'none'}" in title
     assert "Retrieved: in the top 15 of a question." in page.text
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from blindspot.app.components.why import why_panel
+from blindspot.backend.evaluation.cause_figures import cause_figures
+from blindspot.backend.evaluation.causes import Cause
 from blindspot.backend.evaluation.miss_facts import (
     GoldRank,
     MissExplanation,
@@ -41,6 +43,12 @@ def test_ranks_margins_and_words_by_hand(study):
     assert found.frequency == 20 and found.trained is None and found.neighbours == {}
     missed = explain_question(study, study.questions.get("q3"), ["alpha"]).standings[0]
     assert (missed.rank, missed.score, missed.margin, missed.gold) == (None, None, None, None)
+    last = study.run("alpha").hits.scores[study.run("alpha").row("q3")]
+    assert missed.last == (len(last), float(last[-1])) and alpha.last is None, "the gold's score is no higher"
+    told = words(why_panel(study, study.questions.get("q3"), ["alpha"]))
+    assert (
+        f"gold score at most {last[-1]:.3f}, that of rank {len(last)} margin at least {last[0] - last[-1]:.3f}" in told
+    )
     assert explain_question(study, study.questions.get("q4"), ["short"]).standings == [], "short did not search it"
 
 
@@ -67,6 +75,18 @@ def test_a_similar_name_in_the_first_passage_is_told_where_its_mark_is_shown():
     sentence = "beta ranks a passage with a similar name first: Selangbury (in Deepelbeach) instead of Selingbury."
     assert told(None, False) == told(3, False) == sentence
     assert told(1, False) != sentence and told(3, True) != sentence
+
+
+def test_the_figures_that_decided_a_cause():
+    question = Question("q", "Where was Ada Holm born?", ("Oslo",), subject="Ada Holm", frequency=1, gold=("g",))
+    gold = Passage("g", "Short notices", "Nothing of Oslo here.")
+    found = cause_figures(MissExplanation(question, [], {1: gold}, {}, {}, {}, 1, None, None, {}), "beta")
+    assert found == {
+        Cause.OTHER_WORDS: "the passage has none of “born”",
+        Cause.LATE_FACT: "the answer begins at word 3 of 4",
+        Cause.OTHER_ENTITY_PASSAGE: "its title is Short notices, the subject is Ada Holm",
+        Cause.RARE_SUBJECT: "1 mention",
+    }
 
 
 def test_training_by_relation_wording_and_subject(tmp_path):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from blindspot.app import url
 from blindspot.app.components.compare_tables import scrolling
-from blindspot.app.markup import Html, div, join, link, span, tag, term, wide_cell, wide_head
+from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval.full_text import TextResult, TextSearch
 from blindspot.backend.text.number_words import noun_form, quantity
@@ -63,7 +63,9 @@ def found_list(
 
 
 def _passage_table(study: Study, result: TextSearch, retrieving_questions: Retrieved | None) -> Html:
-    """The passages found, with the questions that retrieve each of them and those that have it as gold."""
+    """The passages found, with the questions that retrieve each of them and those that have it as gold. In a narrow window
+    the style sheet sets these cells below the passage's title.
+    """
     ids = [each.id for each in result.results]
     gold = study.questions.questions_by_gold(ids)
     passages = study.corpus.by_id(ids)
@@ -78,7 +80,6 @@ def _passage_table(study: Study, result: TextSearch, retrieving_questions: Retri
                 "td",
                 tag("b", each.title or "untitled"),
                 span(each.id, cls="soft id"),
-                _brief(retrieving_questions, each.id, len(links)),
                 _excerpt(each),
                 whole,
                 cls="left",
@@ -86,25 +87,16 @@ def _passage_table(study: Study, result: TextSearch, retrieving_questions: Retri
         ]
         if retrieving_questions is not None:
             cells += _retrieved_cells(retrieving_questions, each.id)
-        rows.append(tag("tr", *cells, tag("td", _folded(links) or span("none", cls="soft"), cls="left wide gold-of")))
+        rows.append(tag("tr", *cells, tag("td", _folded(links) or span("none", cls="soft"), cls="left gold-of")))
     heads = [tag("th", "passage", scope="col", cls="left")]
     if retrieving_questions is not None:
         title = f"Questions for which {retrieving_questions.run} ranks the passage in its top {retrieving_questions.k}"
         heads += [
-            tag("th", term("questions", title), scope="col", cls="left wide"),
-            wide_head(term("best rank", title)),
+            tag("th", term("questions", title), scope="col", cls="left"),
+            tag("th", term("best rank", title), scope="col"),
         ]
-    heads.append(tag("th", "gold of", scope="col", cls="left wide gold-of"))
+    heads.append(tag("th", "gold of", scope="col", cls="left gold-of"))
     return scrolling(tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), cls="found"))
-
-
-def _brief(retrieving_questions: Retrieved | None, passage: str, gold: int) -> Html:
-    """The other columns in one line, which a narrow window shows in their place."""
-    parts = [f"gold for {gold or 'none'}"]
-    if retrieving_questions is not None:
-        number = len(retrieving_questions.by.get(passage, []))
-        parts.insert(0, quantity(number, "question") if number else "no question")
-    return tag("p", ", ".join(parts), cls="in-brief soft")
 
 
 def _retrieved_cells(retrieving_questions: Retrieved, passage: str) -> list[Html]:
@@ -112,9 +104,9 @@ def _retrieved_cells(retrieving_questions: Retrieved, passage: str) -> list[Html
     found = retrieving_questions.by.get(passage, [])
     if not found:
         less = " outside your open batches" if retrieving_questions.leaves_out else ""
-        return [tag("td", f"none{less}", cls="left soft wide"), wide_cell("–")]
+        return [tag("td", f"no question{less}", cls="left soft retrieved"), tag("td", "–", cls="best")]
     links = [join(_question_link(id, text, a=retrieving_questions.run), f" at rank {rank}") for rank, id, text in found]
-    return [tag("td", _folded(links), cls="left wide"), wide_cell(f"{found[0][0]}")]
+    return [tag("td", _folded(links), cls="left retrieved"), tag("td", f"{found[0][0]}", cls="best")]
 
 
 def _folded(links: Sequence[Html]) -> Html:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -18,10 +18,12 @@ from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
 from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.core.units import count_with_units
+from blindspot.backend.evaluation.cause_figures import cause_figures
 from blindspot.backend.evaluation.cause_rules import ORDER, RunCauses, Side, run_causes
-from blindspot.backend.evaluation.causes import CAUSES
+from blindspot.backend.evaluation.causes import CAUSES, Cause
 from blindspot.backend.evaluation.comparison import SURE
 from blindspot.backend.evaluation.comparison_words import p_words
+from blindspot.backend.evaluation.miss_facts import MissExplanation
 from blindspot.backend.evaluation.miss_report import MissReport
 from blindspot.backend.evaluation.miss_table import CauseLine, MissTable, RunMisses, miss_table
 from blindspot.backend.evaluation.report_plots import cause_plot
@@ -136,18 +138,25 @@ def _paired(difference: Difference) -> Html:
     return span(shown, title=f"{p_words(p)} (Holm-adjusted)", cls="" if p <= SURE else "soft")
 
 
-def causes_of_question(comparison: Comparison, question_id: str, k: int) -> Html:
+def causes_of_question(
+    comparison: Comparison, question_id: str, k: int, explanation: MissExplanation | None = None, told: str = ""
+) -> Html:
     """The causes for each run that misses a question at k, one line per run; empty if both runs find a relevant
     passage.
+
+    Args:
+        explanation: the facts of the question; each cause then has a line, with the figures that decided it.
+        told: the run whose miss the sentence before the causes explains.
     """
     row = comparison.rows.get(question_id)
     if row is None:
         return Html("")
     sides: Sequence[Side] = ("a",) if comparison.run_a.name == comparison.run_b.name else ("a", "b")
-    lines = [
-        _run_sentence(side, name, run_causes(comparison, side, k, np.array([row])))
-        for side, name in zip(sides, (comparison.run_a.name, comparison.run_b.name), strict=False)
-    ]
+    lines = []
+    for side, name in zip(sides, (comparison.run_a.name, comparison.run_b.name), strict=False):
+        causes = run_causes(comparison, side, k, np.array([row]))
+        figures = None if explanation is None else cause_figures(explanation, name)
+        lines.append(_run_sentence(side, name, causes, figures, name == told))
     return join(*filter(None, lines))
 
 
@@ -155,11 +164,22 @@ def _in_sentence(title: str) -> str:
     return title[:1].lower() + title[1:]
 
 
-def _run_sentence(side: Side, name: str, causes: RunCauses) -> Html:
+def _run_sentence(side: Side, name: str, causes: RunCauses, figures: Mapping[Cause, str] | None, is_told: bool) -> Html:
+    """The causes of a run's miss: in one line, or with their figures one below the other. is_told: a sentence before has
+    given a reason, which is none of the causes unless it is a namesake.
+    """
     if not causes.missed[0]:
         return Html("")
     present = [cause for cause in ORDER if causes.has_cause(cause)[0]]
     terms = [term(_in_sentence(CAUSES[cause].title), CAUSES[cause].rule) for cause in present]
-    sentence_parts: list[object] = [*(join(each, " · ") for each in terms[:-1]), *terms[-1:]]
-    missed = span(f"misses it in the top {causes.k}: ", cls="soft")
-    return tag("p", letter(side), " ", name, " ", missed, *(sentence_parts or ["no cause was measured"]), cls="causes")
+    also = ", also" if is_told and present and Cause.NEAR_NAMESAKE not in present else ""
+    missed = span(f"misses it in the top {causes.k}{also}: ", cls="soft")
+    head = (letter(side), " ", name, " ", missed)
+    if figures is None or not present:
+        parts: list[object] = [*(join(each, " · ") for each in terms[:-1]), *terms[-1:]]
+        return tag("p", *head, *(parts or ["no cause was measured"]), cls="causes")
+    lines = [
+        tag("li", each, join(" ", span(figures[cause])) if cause in figures else "")
+        for cause, each in zip(present, terms, strict=True)
+    ]
+    return join(tag("p", *head, cls="causes"), tag("ul", *lines, cls="causes-list"))

@@ -14,13 +14,19 @@ from blindspot.backend.evaluation.miss_facts import (
     ContentWords,
     GoldRank,
     MissExplanation,
+    Neighbour,
     explain_question,
+    reason,
+    shared_words,
     summary_sentence,
 )
 from blindspot.backend.retrieval.full_text import MAX_WORDS
 from blindspot.backend.text.number_words import quantity
 from blindspot.db.records import Passage, Question
 
+Causes = Callable[[MissExplanation | None, str], Html]
+"""Returns what the rules of causes say of the question, with figures if an explanation is given; the second argument is
+the run whose miss the sentence before explains."""
 MARGIN = "Score of the top passage minus score of the gold passage, in the run's own unit"
 COLUMNS = (
     "gold rank",
@@ -37,12 +43,16 @@ NEAR = (
 )
 
 
+def _no_causes(_explanation: MissExplanation | None, _told: str) -> Html:
+    return Html("")
+
+
 def why_section(
     study: Study,
     question: Question,
     runs: Sequence[str],
     rule: str = "dpr",
-    causes: Callable[[], Html] = Html,
+    causes: Causes = _no_causes,
     edits: Callable[[], Html] = Html,
 ) -> Html:
     """Show the panel if the address has `why=1`. Otherwise show one sentence, the causes, and a link, because reading
@@ -58,7 +68,9 @@ def why_section(
     if url.value("why") != "1":
         address = url.href(url.QUESTION, {**parameters, "question": question.id, "why": 1})
         more = link("Why did a run miss this?", address, cls="quiet", data_focus="why")
-        return div(_short_reason(study, question, runs, rule), causes(), more, cls="why-short")
+        explanation = explain_question(study, question, [held.run(study, run) for run in runs], rule, neighbours=0)
+        sentence = summary_sentence(explanation)
+        return div(tag("p", sentence) if sentence else "", causes(None, reason(explanation)[0]), more, cls="why-short")
     close = link(
         "Close", url.href(url.QUESTION, {**parameters, "why": None, "edits": None}), cls="quiet", data_focus="why"
     )
@@ -69,35 +81,25 @@ def why_section(
     )
 
 
-def _short_reason(study: Study, question: Question, runs: Sequence[str], rule: str) -> Html:
-    """Return the most informative fact about the runs' misses, apart from the neighbours, which take a moment to find;
-    "" if there is none.
-    """
-    sentence = summary_sentence(
-        explain_question(study, question, [held.run(study, run) for run in runs], rule, neighbours=0)
-    )
-    return tag("p", sentence) if sentence else Html("")
-
-
 def why_panel(
     study: Study,
     question: Question,
     runs: Sequence[str],
     rule: str = "dpr",
     neighbours: int = 5,
-    causes: Callable[[], Html] = Html,
+    causes: Causes = _no_causes,
 ) -> Html:
     """The facts for one question: the conclusion, the causes, the evidence and the gold passage's neighbours. `runs` are
     A and B, in this order. Raises Missing for an unknown run.
     """
     explanation = explain_question(study, question, runs, rule, neighbours)
     if not explanation.standings:
-        return causes()
+        return causes(None, "")
     facts = [div(tag("dt", name), tag("dd", value)) for name, value in _facts(explanation)]
     sentence = summary_sentence(explanation)
     return join(
         tag("p", sentence, cls="conclusion") if sentence else "",
-        causes(),
+        causes(explanation, reason(explanation)[0]),
         div(
             _standings(explanation, list(runs)),
             div(*_neighbours(explanation), tag("dl", *facts, cls="why-facts")),
@@ -133,8 +135,8 @@ def _cells_of_run(explanation: MissExplanation, standing: GoldRank) -> tuple[obj
     namesake = span(f" another entity, shares {100 * share:.0f}% of the subject's name", cls="soft") if share else ""
     return (
         f"{standing.rank:,}" if standing.rank else f"not in top {standing.k}",
-        _number(standing.score),
-        _number(standing.margin),
+        _score(standing),
+        _margin(standing),
         span(winner, namesake),
         "–" if standing.winner is None else "yes" if explanation.holds_answer[standing.winner] else "no",
         _shared_words(explanation.words.get(standing.winner) if standing.winner is not None else None),
@@ -146,6 +148,20 @@ def _any_gold(explanation: MissExplanation) -> int | None:
     ranked = [standing.gold for standing in explanation.standings if standing.gold is not None]
     winners = {standing.winner for standing in explanation.standings}
     return ranked[0] if ranked else next((ordinal for ordinal in explanation.words if ordinal not in winners), None)
+
+
+def _score(standing: GoldRank) -> str:
+    """The gold passage's score, or what is known of it from the last score of the list."""
+    if standing.last is None:
+        return _number(standing.score)
+    rank, score = standing.last
+    return f"at most {_number(score)}, that of rank {rank:,}"
+
+
+def _margin(standing: GoldRank) -> str:
+    if standing.last is None or standing.top is None:
+        return _number(standing.margin)
+    return f"at least {_number(standing.top - standing.last[1])}"
 
 
 def _number(value: float | None) -> str:
@@ -189,10 +205,18 @@ def _neighbours(explanation: MissExplanation) -> list[Html]:
             )
             for each in near
         ]
-        lists.append(
-            div(tag("h3", term(f"Neighbours of the gold passage ({encoder})", NEAR)), tag("ol", *lines), cls="near")
-        )
+        head = tag("h3", term(f"Neighbours of the gold passage ({encoder})", NEAR))
+        lists.append(div(head, _without_words(explanation, near), tag("ol", *lines), cls="near"))
     return lists
+
+
+def _without_words(explanation: MissExplanation, near: Sequence[Neighbour]) -> Html:
+    """Say how many neighbours have no word of the question, if most of them have none."""
+    text = explanation.question.text
+    without = sum(not shared_words(text, explanation.passages[each.ordinal]).shared for each in near)
+    if 2 * without <= len(near):
+        return Html("")
+    return tag("p", f"{without:,} of its {len(near):,} nearest neighbours have no word of the question.")
 
 
 def _passage_link(passage: Passage) -> Html:

@@ -9,7 +9,7 @@ from blindspot.app import hidden_questions, study, url, who
 from blindspot.app.components.found_texts import Retrieved, found_list, found_title
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
-from blindspot.app.markup import Html, join, link, show, tag
+from blindspot.app.markup import Html, div, join, link, show, tag
 from blindspot.app.runs import offered_runs
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.pairs import default_pair
@@ -102,10 +102,13 @@ def _most_retrieved(open_study: Study, name: str) -> Html:
     retrieved = _retrieved(open_study, name, [each.id for each in found])
     first = found[0]
     gold = len(open_study.questions.questions_by_gold([first.id]).get(first.id, ()))
-    number = quantity(len(retrieved.by.get(first.id, ())), "question")
-    heading = f"{first.title or f'Passage {first.id}'} is in {name}'s top {retrieved.k} for {number} and is gold for {gold or 'none'}"
-    about = f"The passages that {name} retrieves for the most questions in its top {retrieved.k}:"
-    return join(tag("h2", heading), tag("p", about, cls="soft"), found_list(open_study, result, None, retrieved))
+    count, questions = len(retrieved.by.get(first.id, ())), quantity(len(visible), "question")
+    heading = (
+        f"{first.title or f'Passage {first.id}'} is in {name}'s top {retrieved.k} for {count:,} of {questions} "
+        f"({100 * count / len(visible):.1f}%) and is gold for {gold or 'none'}"
+    )
+    about = tag("p", f"The passages that {name} retrieves for the most questions.", cls="soft")
+    return join(div(tag("h2", heading), about, cls="finding"), found_list(open_study, result, None, retrieved))
 
 
 def _start(text: str) -> list[tuple[str, str]]:

@@ -5,6 +5,7 @@ batches.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -71,23 +72,8 @@ def page() -> None:
     usual = "hit" if "hit" in colours else of_relations
     colour = colours[url.one_of("by", list(colours), usual)]
     with st.container(key="pickers"):
-        columns = st.columns([2.4, 2, 2.2, 2.2, 1.2, 2.4, 1.7], vertical_alignment="bottom")
-        with columns[0]:
-            url.select("Map", "map", names, names[0], forget=("point", "cluster", "selection", "list", "view"))
-        with columns[1]:
-            url.select("Colour by", "by", list(colours), usual, format_func=lambda name: colours[name].title)
-        with columns[2]:
-            if run is not None:
-                url.select("Run", "run", runs, runs[0], forget=("against",))
-        with columns[3]:
-            other = _second_run(runs, run) if run is not None and colour.name == "hit" else None
-        with columns[4]:
-            k = _chosen_k()
-        with columns[5]:
-            view = _encoder_view(map)
-        with columns[6]:
-            if not url.value("new") and who.may(study.labels_path, "make maps"):
-                show(div(link("New map", address(map, new=1), cls="quiet"), cls="map-another"))
+        choices = Choices(names, {name: each.title for name, each in colours.items()}, usual, runs)
+        other, k, view = _pickers(map, choices, run, colour)
     if hidden_questions.any_hidden(study, map.question_ids):
         show(hidden_questions.notice_of_hidden(len(hidden_questions.hidden_ids(study).intersection(map.question_ids))))
         return
@@ -106,6 +92,48 @@ def page() -> None:
     statistics = tag("summary", "Statistics: how far the map can be trusted, and the spread of each group")
     show(tag("details", statistics, quality_line(map), spread_table(map), cls="panel fold"))
     parts_panel(study, "map", list(maps), can_download=False)
+
+
+class Choices(NamedTuple):
+    """What can be chosen: maps, the last made first; titles of colours by name, and the usual colour; runs."""
+
+    maps: list[str]
+    colours: dict[str, str]
+    usual: str
+    runs: list[str]
+
+
+def _pickers(map: Map, choices: Choices, run: str | None, colour: MapColour) -> tuple[str | None, int, int]:
+    """Show the choices that apply, side by side, and return the run compared with, k and the encoder that places the
+    points.
+    """
+    maps, colours, usual, runs = choices
+    compares = run is not None and colour.name == "hit"
+    can_make = not url.value("new") and who.may(map.study.labels_path, "make maps")
+    widths = {"map": 2.4, "by": 2.0, "run": 2.2, "against": 2.2, "k": 1.2, "view": 2.4, "new": 1.7}
+    absent = {"run": run is None, "against": not compares, "view": len(map.encoders) == 1, "new": not can_make}
+    shown = [name for name in widths if not absent.get(name)]
+    columns = dict(zip(shown, st.columns([widths[name] for name in shown], vertical_alignment="bottom"), strict=True))
+    other, view = None, 0
+    with columns["map"]:
+        url.select("Map", "map", maps, maps[0], forget=("point", "cluster", "selection", "list", "view"))
+    with columns["by"]:
+        url.select("Colour by", "by", list(colours), usual, format_func=colours.__getitem__)
+    if run is not None:
+        with columns["run"]:
+            url.select("Run", "run", runs, runs[0], forget=("against",))
+    if compares and run is not None:
+        with columns["against"]:
+            other = _second_run(runs, run)
+    with columns["k"]:
+        k = _chosen_k()
+    if "view" in columns:
+        with columns["view"]:
+            view = _encoder_view(map)
+    if can_make:
+        with columns["new"]:
+            show(div(link("New map", address(map, new=1), cls="quiet"), cls="map-another"))
+    return other, k, view
 
 
 class Colouring(NamedTuple):
@@ -233,9 +261,7 @@ def _chosen_k() -> int:
 
 
 def _encoder_view(map: Map) -> int:
-    """Show the choice of the encoder that places the points, if the map has two, and return its index."""
-    if len(map.encoders) == 1:
-        return 0
+    """Show the choice of the encoder of two that places the points, and return its index."""
     words = {"0": f"before: {map.encoders[0]}", "1": f"after: {map.encoders[1]}"}
     return int(url.select("Placed by", "view", list(words), "0", format_func=words.__getitem__))
 
@@ -287,13 +313,17 @@ def _names(
     named: clusters.ClusterRow | None,
     cluster: int | None,
 ) -> tuple[PlaceName, ...]:
-    """Return the names on the map: of the open cluster and those with the most misses, else of the largest."""
-    if named is None or colouring.run is None:
-        return clusters.names_on_map(map, state, view)
-    most = [row.id for row in clusters.by_misses(rows, colouring.run) if clusters.missed_count(row, colouring.run)]
-    ids = [cluster, *most] if cluster is not None else most
-    ids = list(dict.fromkeys(ids))[: clusters.NAMES_OF_MISSES]
-    return clusters.names_on_map(map, state, view, ids, colouring.run, colouring.k, cluster)
+    """Return the names on the map: of the open cluster and those with the most misses, else of the largest. A cluster
+    whose questions lie apart has none, because it would be untrue at one place.
+    """
+    run, k = (None, colouring.k) if named is None else (colouring.run, colouring.k)
+    if run is None:
+        largest = [id for id in state.ids if not clusters.lie_apart(map, state, id, view, None, k)]
+        return clusters.names_on_map(map, state, view, largest)
+    most = (row.id for row in clusters.by_misses(rows, run) if clusters.missed_count(row, run))
+    together = (id for id in most if id != cluster and not clusters.lie_apart(map, state, id, view, run, k))
+    ids = [*([] if cluster is None else [cluster]), *islice(together, clusters.NAMES_OF_MISSES - (cluster is not None))]
+    return clusters.names_on_map(map, state, view, ids, run, k, cluster)
 
 
 def _selection_panel(
@@ -387,8 +417,10 @@ def _plot(
         ),
     )
     map_link()
-    if colour.note is not None and run:
-        show(tag("p", marks.note, "Questions are larger than passages. ", colour.note(run, k), cls="convention"))
+    sizes = "Large: questions; small: passages. " if map.shown_questions and len(map.ordinals) else ""
+    note = colour.note(run, k) if colour.note is not None and run else ""
+    if sizes or marks.note or note:
+        show(tag("p", sizes, marks.note, note, cls="convention"))
 
 
 def _names_of_cells(map: Map, run: str, other_run: str) -> dict[str, str]:

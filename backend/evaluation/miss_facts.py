@@ -31,6 +31,7 @@ from blindspot.db.records import Passage, Question
 
 NEIGHBOURS = 5
 MAX_VECTORS = 2_000_000  # limit of gold passages read for one question
+UNSCORED = frozenset({"approximate", "judge"})  # keys of the manifests of runs that do not score every passage
 NAME_NOISE = frozenset("the a an of and in de la le von van der st".split())
 
 
@@ -42,6 +43,8 @@ class GoldRank:
         rank, score: of the best gold passage; None if it is not among the run's k hits.
         margin: the top score minus the gold's score, in the run's unit; None if the gold's score is unknown.
         winner: the passage at rank 1; None for an empty list.
+        last: rank and score of the last hit if the list lacks the gold passage, whose score is then no higher; None
+            otherwise, and for an approximate search and a reranker, which do not score every passage.
     """
 
     run: str
@@ -53,6 +56,7 @@ class GoldRank:
     top: float | None
     margin: float | None
     winner: int | None
+    last: tuple[int, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +213,22 @@ def false_negative_sentence(explanation: MissExplanation, run_result: GoldRank) 
     )
 
 
+def reason(explanation: MissExplanation) -> tuple[str, str]:
+    """Return the run that missed for the most informative reason and the sentence that says the reason; "" and "" if there
+    is none.
+    """
+    for tell in (namesake_sentence, near_name_sentence, false_negative_sentence):
+        for standing in explanation.standings:
+            if sentence := tell(explanation, standing):
+                return standing.run, sentence
+    return "", ""
+
+
 def summary_sentence(explanation: MissExplanation) -> str:
     """Return the most informative fact as one sentence; "" if there is none."""
-    for tell in (namesake_sentence, near_name_sentence, false_negative_sentence):
-        if sentence := next(filter(None, (tell(explanation, standing) for standing in explanation.standings)), ""):
-            return sentence
+    _, sentence = reason(explanation)
+    if sentence:
+        return sentence
     if not any(standing.gold is not None for standing in explanation.standings):
         return (
             "Neither run retrieves a gold passage."
@@ -240,6 +255,8 @@ def _run_result(study: Study, run: str | Run, question: Question, gold: Sequence
     searched = len(ordinals) > 0 and ordinals[0] >= 0
     top = float(scores[0]) if searched else None
     score = None if column is None else float(scores[column])
+    filled = int((ordinals >= 0).sum())
+    is_bound = bool(filled and len(gold)) and column is None and not UNSCORED & run.manifest.keys()
     return GoldRank(
         run.name,
         str(run.manifest.get("retriever") or "imported"),
@@ -250,6 +267,7 @@ def _run_result(study: Study, run: str | Run, question: Question, gold: Sequence
         top,
         None if score is None or top is None else top - score,
         int(ordinals[0]) if searched else None,
+        (filled, float(scores[filled - 1])) if is_bound else None,
     )
 
 

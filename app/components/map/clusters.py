@@ -109,10 +109,11 @@ def _missed_rows(map: Map, clusters: Clusters, id: int, run: str, k: int) -> lis
     return [row for row, question in enumerate(known_of(map).questions[: map.shown_questions]) if question.id in missed]
 
 
-def lie_apart(map: Map, clusters: Clusters, id: int, view: int, run: str, k: int) -> bool:
-    """Whether the questions of a cluster that a run misses are spread over the map (see WIDE)."""
+def lie_apart(map: Map, clusters: Clusters, id: int, view: int, run: str | None, k: int) -> bool:
+    """Whether the questions of a cluster that a run misses, or all without a run, are spread over the map (see WIDE)."""
     places = np.asarray(map.coordinates(view))
-    own = places[_missed_rows(map, clusters, id, run, k)]
+    rows = _rows_to_name(map, clusters, id, None, k) if run is None else _missed_rows(map, clusters, id, run, k)
+    own = places[rows]
     if len(own) < 2:
         return False
     return float(np.median(np.linalg.norm(own - own.mean(axis=0), axis=1))) > WIDE * _extent(places)

@@ -23,9 +23,7 @@ from blindspot.backend.maps.point_values import categories
 from blindspot.backend.maps.stored import Map
 
 SELECTABLE = 20_000
-RINGS_ON_PHONES = (
-    "missed in this cluster"  # what `link.js` writes in a narrow legend, where one cluster has its name on the map
-)
+RINGS_ON_PHONES = "missed in the worst cluster"  # what `link.js` writes in a narrow legend
 EDGE = 0.3  # share of the map at either side where a name grows inwards, so that a narrow window shows all of it
 OTHERS = "other"
 GREY, DARK_GREY = "#78828c", "#626a72"
@@ -63,6 +61,7 @@ LAYERS = (FOUND, MISSED, BOTH, NEITHER, ONLY_SECOND, ONLY_FIRST)
 """Hits and misses as they are drawn: misses, and what differs between two runs, above the others."""
 MANY_QUESTIONS = 800
 """More questions than so many are drawn smaller."""
+PASSAGE_SIZE = 4
 _LINE = 62
 
 
@@ -148,8 +147,6 @@ def map_figure(
     colours = _colours([name for name in every if name not in quiet])
     is_question, question_size = shown < map.shown_questions, 10 if map.shown_questions <= MANY_QUESTIONS else 8
     traces = [_density(places)] if len(shown) < len(map) else []
-    if highlighted_ids:
-        traces.append(_rings(places[[i for i, id in enumerate(ids) if id in highlighted_ids]]))
 
     def depth(name: str) -> tuple[bool, int, int]:
         """Grey categories lie lowest, then hits and misses in their order, else the frequent below the rare."""
@@ -160,11 +157,14 @@ def map_figure(
         for question in (False, True):
             rows = np.flatnonzero((drawn == name) & (is_question == question))
             if len(rows):
-                size = (question_size if question else 6) - 3 * (name in quiet or name in (BOTH, NEITHER))
+                less = 3 * (name in quiet or name in (BOTH, NEITHER))
+                size = question_size - less if question else PASSAGE_SIZE
                 style = PointStyle(label_of_value(name), question, colour, shape, size)
                 texts = [_hover(titles[i], starts[i], label_of_value(values[i])) for i in shown[rows].tolist()]
                 is_first = not any(trace.get("legendgroup") == style.name for trace in traces)
                 traces.append(_trace(places[shown[rows]], [ids[i] for i in shown[rows]], texts, style, is_first))
+    if highlighted_ids:
+        traces.append(_rings(places[[i for i, id in enumerate(ids) if id in highlighted_ids]]))
     result = Figure(traces)
     _lay_out(result, map)
     for axis, ends in (("xaxis", places[:, 0]), ("yaxis", places[:, 1])):
@@ -230,6 +230,7 @@ def _trace(
 
 
 def _rings(coordinates: np.ndarray) -> dict[str, Any]:
+    """Rings above all points. Without ids, and without hovering, they let clicks through and are in no selection."""
     return {
         "type": "scattergl",
         "mode": "markers",
@@ -238,6 +239,7 @@ def _rings(coordinates: np.ndarray) -> dict[str, Any]:
         "hoverinfo": "skip",
         "showlegend": False,
         "name": "marked",
+        "legendrank": 1,  # last in the legend, whose order is reversed
         "marker": {"color": "#e0218a", "symbol": "circle-open", "size": 14, "line": {"width": 2}},
         "unselected": {"marker": {"opacity": 1}},
     }

@@ -40,14 +40,14 @@ function draw() {
   pen.stroke();
 }
 
-const NARROW = 620, SMALLER = 0.6, fitted = new WeakSet();
+const NARROW = 620, SMALLER = 0.6, RINGS = 0.85, fitted = new WeakSet();
 
 // In a narrow window the points and the legend are smaller.
 function fit(plot) {
   const { Plotly } = window;
   if (window.innerWidth > NARROW || !Plotly?.update || !plot.data.length || fitted.has(plot.data[0])) return;
   plot.data.forEach((trace) => fitted.add(trace));
-  const sizes = plot.data.map((trace) => SMALLER * (trace.marker?.size ?? 6));
+  const sizes = plot.data.map((trace) => (trace.customdata ? SMALLER : RINGS) * (trace.marker?.size ?? 6));
   const names = plot.data.map((trace) => trace.meta ?? trace.name ?? "");
   Plotly.update(plot, { "marker.size": sizes, name: names }, { "legend.font.size": 11 });
 }
