@@ -45,7 +45,7 @@ def labels_owner(study: Study) -> str:
     """Say whose the labels are, as "Simulated annotators' labels" where nobody else gave any."""
     givers = judging_stores(study).labels.label_counts_by_person()
     simulated = bool(givers) and all(name.endswith(SIMULATED) for name in givers)
-    return "Simulated annotators' labels" if simulated else "People's labels"
+    return "Simulated annotators' labels" if simulated else "Annotators' labels"
 
 
 @lru_cache(maxsize=4)  # asked a dozen times a page; Streamlit's caches take 0.2 ms to make their keys
