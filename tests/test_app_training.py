@@ -132,7 +132,9 @@ def test_the_differences_of_two_sets_begin_with_what_matters_and_are_paged(study
     say(study, "ann", "q0", {"p1": "positive", "p0": "negative", "p3": "negative"})
     build(study, "answer_match+labels", name="clean", last=3)
     page = Page(study.folder, "training", "lea", set="clean", before="raw")
-    kinds = re.findall(r'<tr class="kind"><th scope="row" colspan="3"><a [^>]*>([^<]*)</a>.*?<td>([+−]\d+)</td></tr>', page.html)
+    kinds = re.findall(
+        r'<tr class="kind"><th scope="row" colspan="3"><a [^>]*>([^<]*)</a>.*?<td>([+−]\d+)</td></tr>', page.html
+    )
     assert [title for title, _ in kinds] == [
         "relabelled: negative → positive", "relabelled: positive → negative", "negative, no longer in the set", "dropped negatives"
     ]  # fmt: skip
