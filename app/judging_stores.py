@@ -33,19 +33,25 @@ def label_count_words(study: Study) -> str:
     """Say how many labels there are, as in "600 labels by 2 simulated annotators": each person's last label of a passage
     counts once.
     """
+    total, givers = labels_and_givers(study)
+    return f"{quantity(total, 'label')} by {givers}"
+
+
+def labels_and_givers(study: Study) -> tuple[int, str]:
+    """Return the number of labels, and whose they are in words, such as "2 simulated annotators"."""
     by_person = judging_stores(study).labels.label_counts_by_person()
     simulated = sum(name.endswith(SIMULATED) for name in by_person)
     people = len(by_person) - simulated
     givers = [quantity(people, "person", "people")] if people or not simulated else []
     givers += [quantity(simulated, "simulated annotator")] if simulated else []
-    return f"{quantity(sum(by_person.values()), 'label')} by {' and '.join(givers)}"
+    return sum(by_person.values()), " and ".join(givers)
 
 
 def labels_owner(study: Study) -> str:
     """Say whose the labels are, as "Simulated annotators' labels" where nobody else gave any."""
     givers = judging_stores(study).labels.label_counts_by_person()
     simulated = bool(givers) and all(name.endswith(SIMULATED) for name in givers)
-    return "Simulated annotators' labels" if simulated else "People's labels"
+    return "Simulated annotators' labels" if simulated else "Annotators' labels"
 
 
 @lru_cache(maxsize=4)  # asked a dozen times a page; Streamlit's caches take 0.2 ms to make their keys

@@ -14,6 +14,7 @@ from blindspot.backend.judging.settings import ArmShares
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
+from blindspot.db.queue import Queue
 from blindspot.db.records import Passage, Question
 from tests.annotators import annotate
 from tests.app_pages import HOSTILE, words
@@ -70,7 +71,7 @@ def test_only_who_may_see_others_sees_it(study):
     assert "Please sign in" in Page(study, None).text
     for page in (Page(study, "ann"), Page(study, None)):
         assert not {"alpha", "vote", "Batches", "ben"} & set(re.findall(r"\w+", page.html))
-    assert "labels by" in Page(study, "ada").text and "labels by" in Page(study, "lea").text
+    assert "All labels: " in Page(study, "ada").text and "All labels: " in Page(study, "lea").text
 
 
 def disagreements(page: Page) -> str:
@@ -86,7 +87,7 @@ def test_disagreements_follow_the_agreement_and_hide_names(study):
     assert page.html.count('class="button main"') == 1 and "How good are the judges?" not in page.text, (
         "none has scores"
     )
-    assert 'href="training?tab=judges"' in page.html
+    assert page.html.count('href="training?tab=judges"') == 1
     ids = re.findall(r'href="judge\?adjudicate=1&amp;question=([^"]*)"[^>]*title', page.html)
     assert ids == [each.question for each in found.disputes[:8]], "each row leads to its question"
     heads = re.findall("<h2>(.*?)(?:</h2>|<span)", page.html)
@@ -114,11 +115,15 @@ def test_figures_of_agreement_and_of_people_are_those_of_the_store(study):
     said = f"four labels {four.value:.2f} {four.low:.2f} to {four.high:.2f} {100 * four.agreed:.0f}% {four.passages:,} {four.questions:,}"
     assert page.rows("four labels") == [said]
     rate = audit(study).overall.positive
+    settings = [each.settings for each in Queue(study.labels_path).batches() if each.name in audit(study).batches]
+    frames = {(" or ".join(each["runs"]), each["depth"]) for each in settings}
+    drawn = "".join(f" in the top {depth} of {runs}" for runs, depth in frames) if len(frames) == 1 else ""
     assert re.search("<h1>(.*?)</h1>", page.html)[1] == (
-        f"{100 * rate.value:.1f}% of the unlabelled passages answer their question "
-        f"(95%: {100 * rate.low:.1f} to {100 * rate.high:.1f}), n = {rate.passages:,} passages."
+        f"{100 * rate.value:.1f}% of the unlabelled passages{drawn} answer their question "
+        f"(95%: {100 * rate.low:.1f} to {100 * rate.high:.1f}), n = {rate.passages:,} passages of {rate.questions:,} questions."
     )
-    agree = f"Annotators agree with alpha {four.value:.2f} (95%: {four.low:.2f} to {four.high:.2f}) over {four.passages:,} passages; "
+    assert f"Audit: {rate.passages:,} passages of {rate.questions:,} questions. All labels: " in page.text
+    agree = f", alpha {four.value:.2f} (95%: {four.low:.2f} to {four.high:.2f}) on {four.passages:,} passages; "
     assert agree in page.text
     assert len(page.rows("ann and ben")) == 1
     ann = next(each for each in found.work if each.name == "ann")
@@ -133,7 +138,8 @@ def test_the_audit_shows_both_rates_with_intervals_and_the_stopping_rule(study):
     found = audit(study)
     page = Page(study)
     for rate in (found.overall.positive, found.overall.with_related):
-        assert f"{100 * rate.value:.1f}% 95%: {100 * rate.low:.1f}–{100 * rate.high:.1f}" in page.text
+        interval = f"(95%: {100 * rate.low:.1f} to {100 * rate.high:.1f})"
+        assert re.search(rf"{100 * rate.value:.1f}% [^.;]*{re.escape(interval)}", page.text), interval
     assert "RocketQA: about 70%" in page.text and "more" in page.text
     assert f"{found.drawn - found.bad - found.waiting} of {found.drawn} questions judged completely" in page.text
     for by in ("bucket", "rank"):
@@ -142,7 +148,8 @@ def test_the_audit_shows_both_rates_with_intervals_and_the_stopping_rule(study):
             rate = rates.positive
             assert shown.rows(f"{group} {rate.questions:,} {rate.passages:,} {100 * rate.value:.1f}"), group
     relation = next(iter(found.by["relation"]))
-    assert f'href="compare?relation={relation}"' in page.html
+    assert f'href="compare?relation={relation}"' in Page(study, by="relation").html
+    assert page.html == Page(study, by="rank").html, "the ranks until somebody chooses"
     alone = audit(study, "one").overall.positive
     assert f"{100 * alone.value:.1f}%" in Page(study, batch="one").text
 

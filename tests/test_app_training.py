@@ -81,7 +81,7 @@ def test_a_set_is_told_by_its_sources(study):
     page = Page(study.folder, "training", tab="sets")
     assert "raw 3 3 15 0 0 0 no cleaning r" in page.text, "in the list of sets"
     assert "positives 3 gold 3" in page.text and "negatives 15 mined 15" in page.text
-    assert "People's labels decide the role of 0 of its 18 pairs." in page.text
+    assert "Annotators' labels decide the role of 0 of its 18 pairs." in page.text
     assert "raw takes all 15 passages mined from r as negatives (no cleaning)." in page.text
     assert "Questions left out : 1 " in page.text
 
@@ -132,7 +132,9 @@ def test_the_differences_of_two_sets_begin_with_what_matters_and_are_paged(study
     say(study, "ann", "q0", {"p1": "positive", "p0": "negative", "p3": "negative"})
     build(study, "answer_match+labels", name="clean", last=3)
     page = Page(study.folder, "training", "lea", set="clean", before="raw")
-    kinds = re.findall(r'<tr class="kind"><th scope="row"><a [^>]*>([^<]*)</a>.*?<td>([+−]\d+)</td></tr>', page.html)
+    kinds = re.findall(
+        r'<tr class="kind"><th scope="row" colspan="3"><a [^>]*>([^<]*)</a>.*?<td>([+−]\d+)</td></tr>', page.html
+    )
     assert [title for title, _ in kinds] == [
         "relabelled: negative → positive", "relabelled: positive → negative", "negative, no longer in the set", "dropped negatives"
     ]  # fmt: skip
@@ -358,12 +360,29 @@ def test_an_export_takes_its_options(study):
     import io
     import zipfile
 
+    from blindspot.app.components.training.export import export_words
     from blindspot.backend.training_sets.export_options import ExportOptions
+    from blindspot.backend.training_sets.exports import EXPORTS
     from blindspot.backend.upkeep.downloads import download
 
     build(study, name="raw")
     page = Page(study.folder, "training", "lea", set="raw")
-    assert "Export 18 pairs" in [each.label for each in page.app.get("download_button")]
+    assert "Export 3 questions" in [each.label for each in page.app.get("download_button")]
+    assert "Of 18 pairs, at most 4 hard negatives and 1 row of a file for each question." in page.text
+    for form in EXPORTS.all():
+        said = export_words(raw(study), form, ExportOptions())[0]
+        assert said == ("Export 3 questions" if form.negatives else "Export 18 pairs"), form.name
+    limited = ("Export 3 questions", "Of 18 pairs, at most 1 hard negative for each question.")
+    assert export_words(raw(study), EXPORTS.get("tevatron"), ExportOptions(negatives=1)) == limited
+    build(study, "answer_match", name="clean")
+    dropped = sum(TrainingSet.open(study, "clean").manifest["counts"]["sources"]["dropped"].values())
+    left = f"Export {18 - dropped} pairs", f"Without the {dropped} dropped pairs."
+    assert dropped > 1
+    assert export_words(TrainingSet.open(study, "clean"), EXPORTS.get("parquet"), ExportOptions()) == left
+    content = download(study, "training-set", "clean", "tevatron", "lea", ExportOptions()).content
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        written = [json.loads(line) for line in archive.read("clean-tevatron/train.jsonl").splitlines()]
+    assert sum(len(row["positive_passages"]) + len(row["negative_passages"]) for row in written) == 18 - dropped
     lines = {}
     for negatives in (1, 3):
         options = ExportOptions(negatives=negatives)

@@ -199,11 +199,21 @@ def test_home_leads_through_the_steps(small_demo):
 def test_models_says_what_training_changed_and_the_path_leads_to_it(small_demo, model):
     page = Page(small_demo.folder, "training", tab="models", model=model)
     (sentence,) = page.part("<h1>.*?</h1>")
-    assert re.match(r"Cleaning (adds|takes) [\d.]+ points (to|from) training \(95%: ", sentence), sentence
-    gains = r"; from tiny : [+−][\d.]+ with clean , [+−][\d.]+ with noisy \. trained-clean against trained-noisy: \d+ better, \d+ worse \."
+    interval = r"\(95%: ([+−][\d.]+|0\.0) to ([+−][\d.]+|0\.0)\)\."
+    sure, unsure = (
+        r"Cleaning (adds|takes) [\d.]+ points of Success@5 ",
+        r"Not established: cleaning changes Success@5 by \S+ points ",
+    )
+    said = re.fullmatch(rf"({sure}|{unsure}){interval}", sentence)
+    assert said, sentence
+    low, high = said.groups()[-2:]
+    assert sentence.startswith("Cleaning") == (low[0] == high[0] != "0"), "the verdict is the interval's"
+    gains = r"trained-clean against trained-noisy: \d+ questions? better, \d+ worse , of \d+ questions\."
     assert re.search(gains, page.text), page.text
-    assert re.search(rf"Against tiny , {model} got \d+ questions better , \d+ worse \.", page.text)
-    assert f"compare?a=minilm-dev&b={model}-dev&k=5&cell=only_a" in page.links()
+    (start,) = page.part('<tr><th scope="row">tiny</th>.*?</tr>')
+    assert start.endswith("start"), "the others are measured from it"
+    gain = rf'<a href="compare\?a=minilm-dev&amp;b={model}-dev&amp;k=5"[^>]* title="\d+ questions? better, \d+ worse than tiny">[+−]?[\d.]+</a>'
+    assert re.search(gain, page.html), "each model's gain from its start, with its questions"
     assert page.part('<tr class="of-two">.*?</th>') == ["clean − noisy"], "the title's figure is drawn"
     both = "compare?a=trained-noisy-dev&b=trained-clean-dev&k=5"
     assert page.next_step() == ("Next: see the questions that changed", both)

@@ -228,7 +228,7 @@ def test_rejected_gold_leaves_evaluation_training_and_exports(study, tmp_path):
 
 
 def test_how_gold_was_made(study):
-    assert "All of 41 sampled gold passages contain an answer" in unchecked_gold_sentence(study)
+    assert "All of 41 passages sampled from the study's gold contain an answer" in unchecked_gold_sentence(study)
     study.questions.add([Question("odd", "Who?", ("Nobody",), gold=("filler",))])
     assert unchecked_gold_sentence(study) == "", "gold without an answer was not made by matching one"
 

@@ -71,7 +71,7 @@ def gold_row(open_study: Study, check: GoldCheck) -> None:
     said = _lines(open_study, [check])
     if not said:
         return
-    state, action = check_row("Gold states the fact", "Whether gold passages state the fact, judged by people")
+    state, action = check_row("Gold states the fact", "Whether gold passages state the fact, judged by annotators")
     with state:
         show(*(tag("p", line) for line in said))
         show_last_message("gold-check")

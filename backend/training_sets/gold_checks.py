@@ -420,7 +420,7 @@ def unchecked_gold_sentence(study: Study) -> str:
     if not drawn or holding < len(drawn):
         return ""
     return (
-        f"All of {quantity(len(drawn), 'sampled gold passage')} contain an answer, as gold that was made by matching does. "
+        f"All of {quantity(len(drawn), 'passage')} sampled from the study's gold contain an answer, as gold that was made by matching does. "
         "Nobody checked whether they state the fact."
     )
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from blindspot.analysis.audit import Rate
 from blindspot.analysis.buckets import UNKNOWN
 from blindspot.app import url
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import grouping, methods_note, percent, relation_label
-from blindspot.app.components.quality.marks import bounds, gauge, gauge_head, rate_figure, stopping_state
-from blindspot.app.components.training import tabs
+from blindspot.app.components.quality.marks import gauge, gauge_head, rate_figure, stopping_state
 from blindspot.app.markup import Html, div, join, link, row, span, table_head, tag, term, wide_cell, wide_head
+from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.judging.audits import Audit, AuditRates
 from blindspot.backend.text.number_words import quantity
 
-BYS = ("relation", "bucket", "rank")
+BYS = ("rank", "relation", "bucket")
 NO_AUDIT = (
     "This panel estimates the rate of false negatives from a batch's random audit (10% of a batch by default), and no "
     "batch has an audit yet. Questions chosen by priority are not a random sample, so they give no estimate."
@@ -67,49 +68,37 @@ def audit_panel(
         )
     return div(
         title,
-        tag("p", *sentences, cls="convention"),
         picker,
-        _headline(audit.overall),
+        _related_line(audit.overall),
         _group_rates(audit, grouping, page_address),
-        tag(
-            "p",
-            link(
-                "Judge agreement: annotators, cross-encoder and answer matching by rank",
-                tabs.address("judges"),
-            ),
-            cls="convention",
-        ),
+        tag("p", *sentences, cls="convention") if audit.waiting or audit.bad or not _in_title(audit.overall) else "",
         methods_note(_convention(audit.overall)),
         cls="panel",
     )
 
 
-def _headline(rates: AuditRates) -> Html:
-    parts = (
-        ("of the unlabelled passages answer the question", rates.positive),
-        ("answer the question or are related to it", rates.with_related),
+def _related_line(rates: AuditRates) -> Html:
+    """Say how many passages are positive or related, and how many more questions the title's interval needs. Also how
+    many are positive, where the title does not say it.
+    """
+    alone = rates.positive
+    of_them = (
+        f" of {quantity(alone.passages, 'passage')} of {quantity(alone.questions, 'question')} answer the question; "
     )
-    return div(
-        *(
-            div(
-                div(
-                    f"{percent(rate.value)}%",
-                    span(
-                        f"95%: {bounds(rate.low, rate.high)}" if rate.low is not None else "no interval", cls="interval"
-                    ),
-                    cls="big",
-                ),
-                div(words, cls="what"),
-                div(
-                    f"{quantity(rate.passages, 'passage')}, {quantity(rate.questions, 'question')}; ",
-                    stopping_state(rate, in_words=True),
-                    cls="rule",
-                ),
-            )
-            for words, rate in parts
-        ),
-        cls="headline",
-    )
+    words = "" if _in_title(rates) else f"{_stated_rate(alone)}{of_them}"
+    words += f"{_stated_rate(rates.with_related)} answer the question or are related to it; "
+    return tag("p", words, stopping_state(alone, in_words=True), ".")
+
+
+def _in_title(rates: AuditRates) -> bool:
+    """Return whether the page's title is the rate: one with an interval."""
+    return None not in (rates.positive.value, rates.positive.low, rates.positive.high)
+
+
+def _stated_rate(rate: Rate) -> str:
+    if rate.low is None or rate.high is None:
+        return f"{percent(rate.value)}% (no interval)"
+    return f"{percent(rate.value)}% {stated_interval(100 * rate.low, 100 * rate.high)}"
 
 
 def _convention(rates: AuditRates) -> Html:
@@ -173,13 +162,8 @@ def _group_rates(audit: Audit, group_kind: str, page_address: Callable[..., str]
         )
         for group, rates in groups.items()
     ]
-    return tag(
-        "details",
-        tag("summary", "By ", ", ".join(grouping(name) for name in held)),
-        div(choices, cls="choice-line"),
-        scrolling(tag("table", head, tag("tbody", *lines), cls="figures rates")),
-        cls="fold",
-        open=any(rates.positive.more is not None for rates in groups.values()) or url.value("by") in held,
+    return join(
+        div(choices, cls="choice-line"), scrolling(tag("table", head, tag("tbody", *lines), cls="figures rates"))
     )
 
 

@@ -47,13 +47,6 @@ def disputes_panel(
         tag("h2", "Disagreements ", span(f"on {quantity(len(disputes), 'question')}", cls="soft")),
         span(
             toggle,
-            " ",
-            link(
-                "Settle them",
-                adjudication_address(disputes[0].question),
-                cls="quiet",
-                data_focus="settle",
-            ),
             cls="foot",
         ),
         cls="list-head",

@@ -38,6 +38,11 @@ NEGATIVES = f"Whether at most {MISSED_POSITIVES:.0%} of what it scores less is p
 AUC = "Probability that a positive scores above another pair: 0.5 is chance, 1 is perfect"
 MARKS: dict[Trust, str] = {"yes": "✓ yes", "no": "✕ no", "inconclusive": "inconclusive"}
 Here = Callable[..., str]
+AGREEMENT_LINK = tag(
+    "p",
+    link("Judge agreement: annotators, cross-encoder and answer matching by rank", tabs.address("judges")),
+    cls="convention",
+)
 
 
 def judges_panel(
@@ -54,10 +59,10 @@ def judges_panel(
     """
     title = tag("h2", "How good are the judges?")
     if isinstance(judge_table, str):
-        return div(title, tag("p", judge_table, cls="convention"), cls="panel", id="judges")
+        return div(title, tag("p", judge_table, cls="convention"), AGREEMENT_LINK, cls="panel", id="judges")
     if not judge_table.judges:
         compared = link("Automatic judges", tabs.address("judges"))
-        words = " compares answer match and other judges with people, and learns judges from labels."
+        words = " compares answer match and other judges with annotators, and learns judges from labels."
         return tag("p", compared, words, cls="convention", id="judges")
     head = table_head(
         "judge",
@@ -90,6 +95,7 @@ def judges_panel(
         _samples(judge_table.sample, page_address),
         scrolling(tag("table", head, tag("tbody", *lines), cls="figures rates")),
         _detail(detail.name, detail.figures, grouping, injections, page_address) if detail and detail.figures else "",
+        AGREEMENT_LINK,
         cls="panel",
         id="judges",
     )

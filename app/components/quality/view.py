@@ -16,7 +16,7 @@ from blindspot.app.components.sign_in import sign_in
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.team.batches import new_batch_button
 from blindspot.app.components.training.certificate import certificates_panel
-from blindspot.app.judging_stores import label_count_words
+from blindspot.app.judging_stores import label_count_words, labels_and_givers
 from blindspot.app.markup import Html, div, show, tag
 from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.core.study import Study
@@ -78,7 +78,7 @@ def render(open_study: Study, person: Person | None) -> None:
     visible = [dispute for dispute in found.disputes if dispute.question not in hidden]
     bad = [each for each in found.bad if each[0] not in hidden]
     disputes = disputes_panel(visible, bad, names, page, page_address)
-    show(*_page_head(open_study, found, everything), settle_button(visible))
+    show(*_page_head(open_study, found, audited), settle_button(visible))
     show(audit_panel(audited, everything.batches, chosen, by, page_address))
     show(div(agreement_panel(found), people_panel(found), cls="side-by-side people-beside"), disputes)
     show(judges_panel(_judges(open_study, mark, sample), judge, trust, _injections(open_study, judge), page_address))
@@ -144,31 +144,38 @@ def _show_empty_page(open_study: Study) -> None:
 
 
 def _page_head(open_study: Study, found: Quality, audited: Audit) -> list[Html]:
-    """Say how many unlabelled passages answer, where that is measured; then how well annotators agree, and what is to do."""
-    sentences = []
+    """Say how many unlabelled passages answer, where that is measured; then of what that is measured, how many labels
+    there are, how well annotators agree, and what is to do.
+    """
     rate = audited.overall.positive if audited.overall else None
-    if rate is not None and rate.value is not None and rate.low is not None and rate.high is not None:
-        sentences.append(
-            f"{percent(rate.value)}% of the unlabelled passages answer their question {stated_interval(100 * rate.low, 100 * rate.high)}, n = {rate.passages:,} passages"
-        )
     agreement = found.together.four if found.together else None
-    if (
-        agreement is not None
-        and agreement.value is not None
-        and agreement.low is not None
-        and agreement.high is not None
-    ):
-        sentences.append(
-            f"Annotators agree with alpha {agreement.value:.2f} "
-            f"{stated_interval(agreement.low, agreement.high, places=2)} over {quantity(agreement.passages, 'passage')}"
-        )
-    given = label_count_words(open_study)
-    sentences.append(given)
+    alpha, over = "", ""
+    if agreement and agreement.value is not None and agreement.low is not None and agreement.high is not None:
+        alpha = f"alpha {agreement.value:.2f} {stated_interval(agreement.low, agreement.high, places=2)}"
+        over = quantity(agreement.passages, "passage")
+    number, givers = labels_and_givers(open_study)
+    labels, audit_words = f"All labels: {number:,} by {givers}", ""
+    if rate is not None and rate.value is not None and rate.low is not None and rate.high is not None:
+        sample = f"{quantity(rate.passages, 'passage')} of {quantity(rate.questions, 'question')}"
+        title = f"{percent(rate.value)}% of the unlabelled passages{_frame_words(open_study, audited)} answer their question "
+        title += f"{stated_interval(100 * rate.low, 100 * rate.high)}, n = {sample}"
+        audit_words = f"Audit: {sample}. "
+        labels += f", {alpha} on {over}" if alpha else ""
+    elif alpha:
+        title = f"Annotators agree with {alpha} over {over}"
+    else:
+        title, labels = label_count_words(open_study), ""
     to_settle = sum(len(dispute.passages) for dispute in found.disputes)
-    if to_settle:
-        sentences.append(f"{quantity(to_settle, 'passage')} to settle")
-    title, *rest = sentences
-    return [tag("h1", f"{title}."), tag("p", f"{'; '.join(rest)}.", cls="lead") if rest else Html("")]
+    rest = "; ".join(filter(None, [labels, f"{quantity(to_settle, 'passage')} to settle" if to_settle else ""]))
+    return [tag("h1", f"{title}."), tag("p", f"{audit_words}{rest}.", cls="lead") if rest else Html("")]
+
+
+def _frame_words(open_study: Study, audited: Audit) -> str:
+    """Say of what the audit was drawn, as in " in the top 10 of bm25-train"; "" where its batches differ."""
+    settings = [batch.settings for batch in Queue(open_study.labels_path).batches() if batch.name in audited.batches]
+    drawn = {(tuple(each.get("runs") or ()), each.get("depth")) for each in settings}
+    runs, depth = drawn.pop() if len(drawn) == 1 else ((), None)
+    return f" in the top {depth:,} of {' or '.join(runs)}" if runs and depth else ""
 
 
 def _labels_version(open_study: Study) -> tuple:

@@ -4,8 +4,9 @@ and the pairs of one of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import streamlit as st
 
@@ -46,6 +47,7 @@ SOURCES = {
     "random": "random",
     "other_gold": "gold of other questions",
 }
+_PEOPLE = re.compile(r"\bpeople(?= (say|are|disagree|deny)\b)")  # the annotators in the reasons that sets store
 
 
 class ChosenChange(NamedTuple):
@@ -54,6 +56,11 @@ class ChosenChange(NamedTuple):
     kind: ChangeKind
     reason: str
     total: int
+
+
+def reason_words(reason: str) -> str:
+    """Return a stored reason as the page says it: sets store "people" for the annotators, who may be simulated."""
+    return _PEOPLE.sub("annotators", reason)
 
 
 def contents_panel(open_study: Study, older_set: TrainingSet | None, newer_set: TrainingSet, sees_labels: bool) -> None:
@@ -93,7 +100,7 @@ def _listed_pairs(
     page = url.number(PAGE, 1, 1, -(-chosen.total // PER_PAGE))
     changes = _page(older_set, newer_set, chosen.kind, chosen.reason, page, *fingerprints)
     here = _address(older_set, newer_set) | {KIND: _key(chosen.kind), REASON: chosen.reason}
-    words = f"{_title(chosen.kind)}{f', {chosen.reason}' if chosen.reason else ''}: {quantity(chosen.total, 'pair')}"
+    words = f"{_title(chosen.kind)}{f', {reason_words(chosen.reason)}' if chosen.reason else ''}: {quantity(chosen.total, 'pair')}"
     if bool(url.value(KIND)) or chosen.total <= EXAMPLES:
         more = pager(chosen.total, page, PER_PAGE, "pair", lambda n: url.href(url.TRAINING, here | {PAGE: n}))
     else:
@@ -107,7 +114,7 @@ def _listed_pairs(
 
 def _shared_words(changes: Sequence[Change]) -> str:
     """Return the roles and the reason of the changes, if all have the same."""
-    words = {(_roles(change), change.why) for change in changes}
+    words = {(_roles(change), reason_words(change.why)) for change in changes}
     return "; ".join(words.pop()) if len(words) == 1 else ""
 
 
@@ -138,14 +145,34 @@ def _contents(
         if not total and not was:
             continue
         words = ", ".join(f"{number:,} {SOURCES.get(source, source)}" for source, number in sources.items())
-        name = join(role if role == "dropped" else f"{role}s", span(words, cls="sources"))
-        rows.append(_count_row(name, was, total, "role"))
+        name: object = role if role == "dropped" else f"{role}s"
+        kind_rows: list[Html] = []
         if summary is not None and older_set is not None:
-            here = _address(older_set, newer_set)
-            rows += [row for kind in _kinds_of(summary, role) for row in _kind_rows(summary, kind, chosen, here)]
-    rows += [_count_row(key, before[key] if before else None, after[key]) for key in ("pairs", "questions")]
+            links = _ChangeLinks(chosen, _address(older_set, newer_set))
+            kinds = _kinds_of(summary, role)
+            if role == "dropped" and _all_of(summary, kinds, total - (was or 0)):  # the role's own row says its change
+                name = links.of(kinds[0], "", role)
+                reasons = summary.by_kind()[kinds[0]]
+                kind_rows = [_change_row(count, links.of(kinds[0], why, why), "kind") for why, count in reasons.items()]
+            else:
+                kind_rows = [each for kind in kinds for each in _kind_rows(summary, kind, links)]
+        rows += [_count_row(join(name, span(words, cls="sources")), was, total, "role"), *kind_rows]
+    train = [None if counts is None else _training_pairs(counts) for counts in (before, after)]
+    rows.append(_count_row("pairs that train", train[0], train[1] or 0))
+    rows.append(_count_row("questions", before["questions"] if before else None, after["questions"]))
     names = ("group", newer_set.name) if older_set is None else ("group", older_set.name, newer_set.name, "change")
     return table(table_head(*names), rows, "figures kinds")
+
+
+def _all_of(summary: ChangeSummary, kinds: Sequence[ChangeKind], change: int) -> bool:
+    """Return whether one kind of change with several reasons is all of a role's change."""
+    reasons = summary.by_kind()[kinds[0]] if len(kinds) == 1 else {}
+    return len(reasons) > 1 and sum(reasons.values()) == change
+
+
+def _training_pairs(counts: Mapping[str, Any]) -> int:
+    """Return the number of pairs that train: all but the dropped ones."""
+    return counts["pairs"] - sum(counts["sources"].get("dropped", {}).values())
 
 
 def _count_row(name: object, before: int | None, after: int, cls: str | None = None) -> Html:
@@ -194,25 +221,35 @@ def _key(kind: ChangeKind) -> str:
     return "-".join(role or "absent" for role in kind)
 
 
-def _kind_rows(
-    summary: ChangeSummary, kind: ChangeKind, chosen: ChosenChange | None, here: dict[str, str]
-) -> list[Html]:
+class _ChangeLinks(NamedTuple):
+    """The links to the pairs of each kind of change: the chosen one, and the parameters of the address."""
+
+    chosen: ChosenChange | None
+    here: dict[str, str]
+
+    def of(self, kind: ChangeKind, reason: str, label: str) -> Html:
+        """Return the link to the pairs of a kind, or of one of its reasons."""
+        is_open = self.chosen is not None and (self.chosen.kind, self.chosen.reason) == (kind, reason)
+        address = url.href(url.TRAINING, self.here | {KIND: _key(kind), REASON: reason})
+        shown = reason_words(label)
+        return link(shown, address, cls="chosen" if is_open else None, aria_current="true" if is_open else None)
+
+
+def _kind_rows(summary: ChangeSummary, kind: ChangeKind, links: _ChangeLinks) -> list[Html]:
     """Return a row for the kind with its only reason, or one for the kind and one for each of its reasons."""
     reasons = summary.by_kind()[kind]
     sign = 1 if kind[1] else -1
-    blank = tag("td", "")
-
-    def change_row(count: int, label: str, reason: str, more: object = "") -> Html:
-        is_open = chosen is not None and (chosen.kind, chosen.reason) == (kind, reason)
-        address = url.href(url.TRAINING, here | {KIND: _key(kind), REASON: reason})
-        name = link(label, address, cls="chosen" if is_open else None, aria_current="true" if is_open else None)
-        return row(blank, blank, _signed(sign * count), head=join(name, more), cls="reason" if reason else "kind")
-
+    name = links.of(kind, "", _title(kind))
     if len(reasons) == 1:
-        (why,) = reasons
-        return [change_row(reasons[why], _title(kind), "", span(why, cls="sources"))]
-    every = change_row(sum(reasons.values()), _title(kind), "")
-    return [every, *(change_row(count, why, why) for why, count in reasons.items())]
+        ((why, count),) = reasons.items()
+        return [_change_row(sign * count, join(name, span(reason_words(why), cls="sources")), "kind")]
+    of_reasons = [_change_row(sign * count, links.of(kind, why, why), "reason") for why, count in reasons.items()]
+    return [_change_row(sign * sum(reasons.values()), name, "kind"), *of_reasons]
+
+
+def _change_row(change: int, name: Html, cls: str) -> Html:
+    """Return a row of a change, whose name covers the columns of the two sets."""
+    return row(_signed(change), head=tag("th", name, scope="row", colspan="3"), cls=cls)
 
 
 def _pairs(open_study: Study, changes: Sequence[Change], are_alike: bool) -> list[Html]:
@@ -227,7 +264,7 @@ def _pairs(open_study: Study, changes: Sequence[Change], are_alike: bool) -> lis
 
 
 def _pair(change: Change, question: Question, passage: Passage | None, are_alike: bool) -> Html:
-    roles = [] if are_alike else [span(_roles(change), cls="roles"), span(change.why, cls="soft")]
+    roles = [] if are_alike else [span(_roles(change), cls="roles"), span(reason_words(change.why), cls="soft")]
     return tag(
         "li",
         div(

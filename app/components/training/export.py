@@ -11,7 +11,8 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training_sets.export_options import ExportOptions
 from blindspot.backend.training_sets.exports import EXPORTS
-from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.backend.training_sets.exports.base import ExportFormat
+from blindspot.backend.training_sets.training_set import HARD, TrainingSet
 from blindspot.backend.upkeep.downloads import download
 
 USUAL = "sentence-transformers"
@@ -29,6 +30,7 @@ def export_form(open_study: Study, training_set: TrainingSet) -> None:
     format = columns[0].selectbox(
         "Format", names, list(names).index(USUAL), format_func=lambda name: f"{name}: {EXPORTS.get(name).title}"
     )
+    note = st.container()
     with st.expander("More settings"):
         fields = st.columns([2, 2, 1.5, 2, 4], vertical_alignment="bottom")
         about = {
@@ -40,8 +42,29 @@ def export_form(open_study: Study, training_set: TrainingSet) -> None:
     def archive_content() -> bytes:
         return download(open_study, "training-set", training_set.name, format, by, ExportOptions(**about)).content
 
-    pairs = quantity(training_set.manifest["counts"]["pairs"], "pair")
+    words, more = export_words(training_set, EXPORTS.get(format), ExportOptions(**about))
     with columns[1]:
-        st.download_button(
-            f"Export {pairs}", archive_content, f"{training_set.name}-{format}.zip", key="export-set", on_click="ignore"
-        )
+        file = f"{training_set.name}-{format}.zip"
+        st.download_button(words, archive_content, file, key="export-set", on_click="ignore")
+    with note:
+        show(tag("p", more, cls="convention") if more else "")
+
+
+def export_words(training_set: TrainingSet, form: ExportFormat, options: ExportOptions) -> tuple[str, str]:
+    """Return what an export writes, for its button, and one line more: which pairs it leaves out.
+
+    No format has dropped pairs. One that takes a limited number of negatives or rows of a question counts questions.
+    """
+    counts = training_set.manifest["counts"]
+    sources = counts["sources"]
+    negatives = {source: n for source, n in sources["negative"].items() if form.has_easy or source in HARD}
+    pairs = quantity(sum(sources["positive"].values()) + sum(negatives.values()), "pair")
+    dropped = sum(sources.get("dropped", {}).values())
+    without = f"Without the {quantity(dropped, 'dropped pair')}." if dropped else ""
+    hard, rows = options.negatives or form.negatives, form.rows and (options.rows or form.rows)
+    limits = [f"at most {quantity(hard, 'hard negative')}"] if hard else []
+    limits += [f"{'' if limits else 'at most '}{quantity(rows, 'row')} of a file"] if rows else []
+    if not limits:
+        return f"Export {pairs}", without
+    taken = f"Of {pairs}, {' and '.join(limits)} for each question."
+    return f"Export {quantity(counts['questions'], 'question')}", f"{taken} {without}".strip()

@@ -88,9 +88,7 @@ def models_tab(open_study: Study, training_set: str) -> None:
     cleaned = _cleaning_effects(open_study, models, changed)
     shown = next((each for each in cleaned if model in (each.name, each.other)), None)
     if shown:
-        of_model = shown.of if model == shown.name else shown.than
-        finding, gains = _cleaning_sentences(shown)
-        tabs.title(finding, join(gains, " ", _against_start(of_model)))
+        tabs.title(_cleaning_sentence(shown), _cleaning_flips(shown))
         lead_to(NextStep("See the questions that changed", url.COMPARE, parameters=_compared(shown.change)))
     else:
         tabs.title(*_sentences(model, changed.get(model), training_set))
@@ -101,7 +99,7 @@ def models_tab(open_study: Study, training_set: str) -> None:
         show(notice(f"{model} is being trained. {started_models[model]}"))
     if models:
         every = scrolling(models_table(open_study, models, changed, model, training_set, shown))
-        others = [_cleaning_sentences(each)[0] for each in cleaned if each is not shown]
+        others = [_cleaning_sentence(each) for each in cleaned if each is not shown]
         show(style_sheet("training/training.css"), div(every, *(tag("p", words) for words in others), cls="panel"))
     if model and (model in models or model in stopped or model in started_models or read_log(open_study, model)):
         watch(open_study, model)
@@ -248,13 +246,6 @@ def _turned_questions(change: ModelChange) -> Html:
     return _flip_links(change, f"{change.figures.flips.only_b:,} got better")
 
 
-def _against_start(change: ModelChange) -> Html:
-    """Say in a sentence how many questions a model turned each way from its start."""
-    better = f"{quantity(change.figures.flips.only_b, 'question')} better"
-    model, start = part_name(change.name), part_name(change.start)
-    return join("Against ", start, ", ", model, " got ", _flip_links(change, better), ".")
-
-
 def _flip_links(change: ModelChange, better: str) -> Html:
     cells, worse = _compared(change), f"{change.figures.flips.only_a:,} worse"
     return join(
@@ -287,26 +278,22 @@ def _cleaning_effects(
     return found
 
 
-def _cleaning_sentences(effect: CleaningEffect) -> tuple[Html, Html]:
-    """Say what cleaning adds to training, and what each model gained from its start."""
+def _cleaning_sentence(effect: CleaningEffect) -> str:
+    """Say what cleaning adds to training, with the verdict first where it is not established."""
     figures = effect.change.figures
-    points = -100 * (figures.difference.estimate.value or 0.0)
-    verdict = "" if _is_sure(figures) else ": not established"
-    words = f"Cleaning {'adds' if points >= 0 else 'takes'} {abs(points):.1f} points "
-    words += f"{'to' if points >= 0 else 'from'} training (95%: {_gain(figures)[1]}){verdict}."
-    flips = f"{figures.flips.only_b:,} better, {figures.flips.only_a:,} worse"
-    gains = (
-        f"Top {figures.k} of {quantity(figures.n, 'question')}; from ",
-        part_name(effect.of.start),
-        f": {effect.of.points} with ",
-        part_name(effect.cleaned_set),
-        f", {effect.than.points} with ",
-        part_name(effect.source_set),
-        ". ",
-        link(f"{effect.name} against {effect.other}: {flips}", url.href(url.COMPARE, _compared(effect.change))),
-        ".",
-    )
-    return join(words), join(*gains)
+    points, ends = _gain(figures)
+    measure = f"Success@{figures.k}"
+    if not _is_sure(figures):
+        return f"Not established: cleaning changes {measure} by {points} points (95%: {ends})."
+    verb, size = "takes" if points.startswith("\N{MINUS SIGN}") else "adds", points.lstrip("+\N{MINUS SIGN}")
+    return f"Cleaning {verb} {size} points of {measure} (95%: {ends})."
+
+
+def _cleaning_flips(effect: CleaningEffect) -> Html:
+    """Say how many questions the two models answer differently, with a link to them."""
+    flips, n = effect.change.figures.flips, effect.change.figures.n
+    words = f"{effect.name} against {effect.other}: {quantity(flips.only_b, 'question')} better, {flips.only_a:,} worse"
+    return join(link(words, url.href(url.COMPARE, _compared(effect.change))), f", of {quantity(n, 'question')}.")
 
 
 def models_table(
@@ -321,12 +308,15 @@ def models_table(
     axis, and its difference from its start.
 
     Args:
-        cleaned: two models whose difference has a row of its own, with an axis in points.
+        cleaned: two models whose difference has a row of its own, with an axis in points of the same scale.
     """
     known = [change for change in changed.values() if change]
     k = max((change.figures.k for change in known), default=HEADLINE_K)
     starts = {change.start: change.figures.a for change in known}
-    axis = _axis([*(change.figures.b for change in known), *starts.values()])
+    more = None if cleaned is None else _of_cleaning(cleaned)
+    axis = _axis(
+        [*(change.figures.b for change in known), *starts.values()], 2 * widest_difference([more]) if more else 0
+    )
     scale = _ends(f"{axis[0]:.0f}", f"{axis[1]:.0f}") if known else ""
     rows, described_as = [], descriptions(open_study, "model")
     for name, about in reversed(models.items()):
@@ -353,27 +343,31 @@ def models_table(
     for name, share in starts.items():
         strip = tag("td", _strip(share, axis), cls="drawn")
         rows.append(row(percentage(share, inline=True), strip, _named_cell(FROM_START, "start"), *blank, head=name))
-    if cleaned is not None:
-        rows.append(_difference_row(cleaned, blank))
+    if cleaned is not None and more is not None:
+        rows.append(_difference_row(cleaned, more, (axis[1] - axis[0]) / 2, blank))
     left = [tag("th", words, scope="col", cls="left wide") for words in ("trained on", "initial model", "kind")]
     heads = (success_head(k), tag("th", scale, scope="col", cls="drawn"), wide_head(FROM_START), *left)
     return table(table_head("model", *heads, wide_head("steps"), wide_head("time")), rows, "figures groups models")
 
 
-def _difference_row(effect: CleaningEffect, blank: Sequence[Html]) -> Html:
-    """Return the row of what the model of the cleaned set has more than that of its source, around 0."""
+def _of_cleaning(effect: CleaningEffect) -> Estimate | None:
+    """Return what the model of the cleaned set has more than that of its source; None without an interval."""
     less = effect.change.figures.difference.estimate  # the source's share less the cleaned one's
     if less.value is None or less.low is None or less.high is None:
-        return Html("")
-    more = replace(less, value=-less.value, low=-less.high, high=-less.low)
-    limit, (value, ends) = widest_difference([more]), _gain(effect.change.figures)
+        return None
+    return replace(less, value=-less.value, low=-less.high, high=-less.low)
+
+
+def _difference_row(effect: CleaningEffect, more: Estimate, limit: float, blank: Sequence[Html]) -> Html:
+    """Return the row of a difference, around 0, on a line from -limit to limit."""
+    limit, (value, ends) = max(limit, widest_difference([more])), _gain(effect.change.figures)
     name = f"{effect.cleaned_set} − {effect.source_set}"
     ends_of_axis = _ends(signed_number(-limit, 0), "0", signed_number(limit, 0))
     gain = link(value, url.href(url.COMPARE, _compared(effect.change)), title="Points that cleaning adds")
     return row(
-        tag("td", "", cls="blank"),
-        tag("td", difference_strip(more, limit, what=name), ends_of_axis, cls="drawn"),
         tag("td", span(gain, span(ends, cls="interval"), cls="figure")),
+        tag("td", difference_strip(more, limit, what=name), ends_of_axis, cls="drawn"),
+        blank[0],
         *blank,
         head=name,
         cls="of-two",
@@ -390,12 +384,14 @@ def _named_cell(name: str, content: object, cls: str = "wide") -> Html:
     return tag("td", content, cls=cls, data_name=name)
 
 
-def _axis(shares: Sequence[Estimate]) -> tuple[float, float]:
-    """Return the ends of the axis of the intervals, in percent, as tens."""
+def _axis(shares: Sequence[Estimate], width: float = 0.0) -> tuple[float, float]:
+    """Return the ends of the axis of the intervals, in percent, as tens, at least `width` apart where 0 and 100 allow."""
     ends = [100 * end for share in shares for end in (share.low, share.high) if end is not None]
     if not ends:
         return 0.0, 100.0
-    return 10 * math.floor(min(ends) / 10), 10 * math.ceil(max(ends) / 10)
+    low, high = 10.0 * math.floor(min(ends) / 10), 10.0 * math.ceil(max(ends) / 10)
+    low = max(0.0, min(low, high - width))
+    return low, min(100.0, max(high, low + width))
 
 
 def _strip(share: Estimate, axis: tuple[float, float]) -> Html:
@@ -420,7 +416,9 @@ def _measured_cells(change: ModelChange | None, about: dict, axis: tuple[float, 
         words = span("not yet searched", cls="soft") if is_retriever else "–"
         return tag("td", words), tag("td", "", cls="drawn"), _named_cell(FROM_START, "–")
     value, ends = _gain(change.figures)
-    gain = link(value, url.href(url.COMPARE, _compared(change)), title=f"Compare with {change.start}")
+    flips = change.figures.flips
+    turned = f"{quantity(flips.only_b, 'question')} better, {flips.only_a:,} worse than {change.start}"
+    gain = link(value, url.href(url.COMPARE, _compared(change)), title=turned)
     share = change.figures.b
     return (
         tag("td", percentage(share, inline=True)),

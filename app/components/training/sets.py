@@ -16,7 +16,7 @@ from blindspot.app.components.training import tabs
 from blindspot.app.components.training.labels import label_sentence, label_warning
 from blindspot.app.components.training.models import smaller_k
 from blindspot.app.components.training.this_set import (
-    pairs_by_people,
+    pairs_by_annotators,
     policy_words,
     roles_of,
     set_finding,
@@ -63,9 +63,9 @@ def sets_tab(open_study: Study, manifests: dict[str, Manifest], chosen_set: str)
 
 def sets_table(manifests: dict[str, Manifest], chosen_set: str, descriptions: Mapping[str, Description]) -> Html:
     """Every set with its size, newest first, linked to its contents below."""
-    by_people = term("by people", "Pairs whose role in the set people's labels decide")
+    by_labels = term("by annotators", "Pairs whose role annotators' labels decide, dropped ones included")
     turned = term("turned positive", "Mined passages that annotators' labels make positives")
-    names = ("set", "questions", "positives", "negatives", turned, "dropped", by_people, "policy", "mined from")
+    names = ("set", "questions", "positives", "negatives", turned, "dropped", by_labels, "policy", "mined from")
     classes = ("left", "wide", None, None, "wide", "wide", "wide", "left wide", "left wide")
     head = tag("tr", *(tag("th", name, scope="col", cls=cls) for name, cls in zip(names, classes, strict=True)))
     rows = []
@@ -77,7 +77,7 @@ def sets_table(manifests: dict[str, Manifest], chosen_set: str, descriptions: Ma
             f"{roles['negative']:,}",
             f"{sum(fates['relabelled'] for fates in manifest['counts']['by_rank'].values()):,}",
             f"{roles.get('dropped', 0):,}",
-            f"{pairs_by_people(manifest):,}",
+            f"{pairs_by_annotators(manifest):,}",
             term(policy_words(policy), policy_explanation(policy)),
             ", ".join(manifest["request"]["runs"]),
         )
@@ -99,7 +99,7 @@ def policy_explanation(policy: str) -> str:
     """Return what a set's policy does: the help of its parts."""
     helps = {each.name: each.help for each in DENOISING}
     return " ".join(
-        "People's labels override the policy." if name == "labels" else helps.get(name, "")
+        "Annotators' labels override the policy." if name == "labels" else helps.get(name, "")
         for name in policy.split("+")
     )
 

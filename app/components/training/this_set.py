@@ -19,7 +19,7 @@ from blindspot.app.components.message import show_last_message, try_action
 from blindspot.app.components.parts import parts_panel
 from blindspot.app.components.plots import plot
 from blindspot.app.components.training.certificate import certificate_check
-from blindspot.app.components.training.changes import PARAMETERS, change_words, contents_panel
+from blindspot.app.components.training.changes import PARAMETERS, change_words, contents_panel, reason_words
 from blindspot.app.components.training.export import export_form
 from blindspot.app.components.training.labels import label_sentence, label_warning
 from blindspot.app.components.training.pairs import pair_rows
@@ -40,7 +40,7 @@ from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.rights import SETTLERS
 
 NEW_SHOWN = 12
-POLICY_CHECK = "A sample of what the policy kept and of what it removed, judged by people"
+POLICY_CHECK = "A sample of what the policy kept and of what it removed, judged by annotators"
 FATES = {
     "kept": ("kept as negatives", "#8a94a0"),
     "removed": ("removed by the policy", "#e69f00"),
@@ -70,7 +70,8 @@ def set_finding(open_study: Study, training_set: TrainingSet, manifests: dict[st
     else:
         sentence = cleaned_words(name, manifests[name])
     counts = manifests[name]["counts"]
-    decided = f"{pairs_by_people(manifests[name]):,} of its {quantity(counts['pairs'], 'pair')}"
+    decided = f"{pairs_by_annotators(manifests[name]):,} of its {quantity(counts['pairs'], 'pair')}"
+    decided += ", dropped ones included" if roles_of(manifests[name]).get("dropped") else ""
     more = [f"{labels_owner(open_study)} decide the role of {decided}.", label_sentence(open_study)]
     more += [f"New labels would change {quantity(len(new), 'pair')} of it."] if new else []
     return SetFinding(sentence, " ".join(filter(None, more)), before, new)
@@ -103,8 +104,8 @@ def set_section(
     parts_panel(open_study, "training-set", [training_set.name], can_download=False)
 
 
-def pairs_by_people(manifest: Manifest) -> int:
-    """Return the number of pairs whose role people's labels decide."""
+def pairs_by_annotators(manifest: Manifest) -> int:
+    """Return the number of pairs whose role annotators' labels decide."""
     return sum(row.get("label", 0) for row in manifest["counts"]["sources"].values())
 
 
@@ -184,7 +185,7 @@ def _policy_check(open_study: Study, training_set: TrainingSet) -> None:
         return
     state, action = check_row("The policy decides rightly", POLICY_CHECK)
     with state:
-        show(tag("p", "Quality shows the precision of each stratum once people judged a sample."))
+        show(tag("p", "Quality shows the precision of each stratum once annotators judged a sample."))
     with action:
         send = partial(_send, open_study, training_set.name)
         st.button("Judge a sample", key="judge-strata", on_click=try_action, args=(send, "strata"))
@@ -207,7 +208,7 @@ def roles_of(manifest: Manifest) -> dict[str, int]:
 def _left_out(reasons: dict[str, int]) -> Html:
     if not reasons:
         return Html("")
-    by_reason = "; ".join(f"{number:,} ({reason})" for reason, number in reasons.items())
+    by_reason = "; ".join(f"{number:,} ({reason_words(reason)})" for reason, number in reasons.items())
     return tag(
         "p",
         term("Questions left out", "Questions without training data, by reason, including leaks from dev and test"),

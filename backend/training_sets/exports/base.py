@@ -92,6 +92,7 @@ class ExportFormat:
         write: takes the folder to write into and the rows; returns the number of rows of each file, and notes.
         negatives: default number of hard negatives of a question; None for all.
         rows: default number of rows of a question; None for a format whose rows the option does not change.
+        has_easy: whether it has random negatives and gold of other questions besides hard negatives.
     """
 
     name: str
@@ -100,6 +101,7 @@ class ExportFormat:
     write: Callable[[Path, ExportRows], tuple[dict[str, int], tuple[str, ...]]]
     negatives: int | None = None
     rows: int | None = None
+    has_easy: bool = True
 
 
 EXPORTS: Registry[ExportFormat] = Registry(

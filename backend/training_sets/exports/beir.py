@@ -51,6 +51,10 @@ def _passages(rows: ExportRows) -> Iterator[Passage]:
 
 EXPORTS.register(
     ExportFormat(
-        "beir", "a BEIR folder: corpus, queries, qrels", "Trainers and evaluators that read BEIR folders.", write
+        "beir",
+        "a BEIR folder: corpus, queries, qrels",
+        "Trainers and evaluators that read BEIR folders.",
+        write,
+        has_easy=False,
     )
 )

@@ -50,5 +50,6 @@ EXPORTS.register(
         "RocketQA's trainers in PaddlePaddle.",
         write,
         negatives=4,
+        has_easy=False,
     )
 )

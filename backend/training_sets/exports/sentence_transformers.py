@@ -117,5 +117,6 @@ EXPORTS.register(
         write,
         negatives=DEFAULT_NEGATIVES,
         rows=1,
+        has_easy=False,
     )
 )
