@@ -84,7 +84,11 @@ def test_the_tab_says_first_what_the_next_labels_are_expected_to_add(study):
     assert "+2.0 +1.0 to +3.0" in page.text and 'class="forecast"' in page.html
     assert "Not forecast yet Gold, wrong passages found : judge gold first." in page.text
     assert "Forecast from trial fits with and without a part of the labels so far (30 judged pairs, 30" in page.text
-    assert "measured points: below" in page.text and "no measured point" not in page.text and "No point of" not in page.text
+    assert (
+        "measured points: below" in page.text
+        and "no measured point" not in page.text
+        and "No point of" not in page.text
+    )
     assert "blindspot batch gold" not in page.text
 
 
