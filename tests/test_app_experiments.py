@@ -1,15 +1,19 @@
 """The Experiments page: the offered experiments and the results; words of a result are shown as data, not markup."""
 
+from dataclasses import replace
+
 import pytest
 
-from blindspot.app.components.experiments import _counted_words, _same_figure, finding
+from blindspot.app.components.experiments import _counted_words, _same_figure, finding, overview_sentence
+from blindspot.app.components.planned_experiment import planned_title
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.study import Study
-from blindspot.backend.experiments.cost import next_without_training, planned_parts
+from blindspot.backend.experiments.cost import ExperimentCost, next_without_training, planned_parts
 from blindspot.backend.experiments.papers import EXPERIMENTS, WITHOUT_TRAINING
+from blindspot.backend.experiments.plan import Cell, PaperClaim
 from blindspot.backend.experiments.running import run_experiment
 from blindspot.backend.experiments.tables import difference
-from blindspot.backend.text.number_words import quantity
+from blindspot.backend.text.number_words import duration, quantity
 from tests.app_pages import HOSTILE, Page
 from tests.experiments import experiment_study
 from tests.training_studies import copied
@@ -39,20 +43,51 @@ def test_every_experiment_is_there_to_ask(study):
     planned = planned_parts(study, "denoised-by-rank")
     waiting, there = planned.as_words()
     assert f"What it makes {waiting.replace(',', '')} There already: {there}." in page.text, "of the full experiment"
-    assert [button.label for button in page.app.button][:2] == ["Run the small version", f"Train {planned.trainings}"]
-    assert page.part("<h1.*?</h1>") == ["Not run yet: at which ranks does the cross-encoder remove passages?"]
+    words = [button.label for button in page.app.button][:3]
+    assert words == ["Estimate its time", f"Train {planned.trainings}", "Run the small version"]
+    assert page.part("<h1.*?</h1>") == [
+        "RocketQA claims that more passages are removed at the first ranks than at the last; not run here yet."
+    ]
+
+
+def test_an_experiment_that_trains_first_offers_to_estimate_its_time(study, monkeypatch):
+    page = Page(study.folder, "experiments", experiment="denoised-by-rank")
+    first = page.app.button[0]
+    assert first.label == "Estimate its time" and first.proto.type == "primary"
+    estimated = ExperimentCost({}, {}, 3 * 3600.0, ())
+    monkeypatch.setattr("blindspot.backend.experiments.cost.cost", lambda study, name: estimated)
+    monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
+    monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
+    first.click().run()
+    trainings = planned_parts(study, "denoised-by-rank").trainings
+    labels = [f"Train {trainings}, about {duration(estimated.seconds)}", "Run the small version"]
+    assert [button.label for button in page.app.button][:2] == labels
+    assert [button.proto.type for button in page.app.button][:2] == ["primary", "secondary"]
+    assert estimated.as_words()[0] in page.text
 
 
 def test_before_it_runs_an_experiment_shows_the_paper_s_figures_and_claims(study):
     page = Page(study.folder, "experiments", experiment="strategies")
-    assert "variant RocketQA, Success@5 in-batch negatives 68.5" in page.text and "not denoised 68.0" in page.text
+    assert "variant Success@5 in-batch negatives 68.5" in page.text and "not denoised 68.0" in page.text
     assert "hard negatives, denoised (step 3) 73.2" in page.text
     (title,) = page.part("<h1.*?</h1>")
-    assert title == (
-        "Not run here. RocketQA, Success@5: hard negatives, denoised (step 3) 73.2; hard negatives, not denoised 68.0."
-    )
+    assert title.startswith("RocketQA reports that denoised hard negatives beat raw ones: 5.2 points of Success@5 (")
+    assert title.endswith(" (73.2 against 68.0); not run here yet.")
     assert f"{EXPERIMENTS['strategies'].asks} RocketQA, Tables 3 and 7." in page.text
-    assert "denoised hard negatives beat raw ones" in page.text and "What RocketQA reports" in page.text
+    pair = "hard negatives, denoised (step 3) less hard negatives, not denoised"
+    assert f"denoised hard negatives beat raw ones {pair} +5.2 73.2 against 68.0 not run" in page.text
+    assert "What RocketQA reports on Natural Questions" in page.text
+
+
+def test_a_paper_s_claim_names_its_own_retriever_and_no_question_set_of_the_study():
+    cells = [Cell("Average", name, (), published) for name, published in (("BM25", 71.2), ("tiny", 49.7))]
+    beats = PaperClaim("BM25 beats tiny", ("Average", "BM25"), ("Average", "tiny"))
+    said = "EntityQuestions reports that BM25 beats its dense retriever: 21.5 (71.2 against 49.7); not run here yet."
+    assert planned_title(cells, [beats], "EntityQuestions", ["tiny"], ["births"]) == said
+    unnamed = replace(beats, statement="BM25 beats tiny on births")
+    assert planned_title(cells, [unnamed], "EntityQuestions", ["tiny"], ["births"]) == ""
+    both = replace(beats, statement="tiny is within 2 points of other")
+    assert planned_title(cells, [both], "RocketQA", ["tiny", "other"], []) == ""
 
 
 def test_the_page_offers_the_next_experiment_that_trains_nothing(study, tmp_path):
@@ -75,8 +110,13 @@ def test_a_result_stands_with_its_claims_and_its_word(study, tmp_path):
     found = run_experiment(study, "retrieval", {"encoders": ["tiny"], "ks": [5]}, "cpu")
     words = [claim["word"] for claim in found["claims"]]
     overview = Page(study.folder, "experiments")
-    tested = f"{quantity(len(words), 'claim')} of the papers tested"
-    assert f"{tested}{_counted_words(words)}; 1 of {len(EXPERIMENTS)} experiments has run." in overview.text
+    assert f"{finding(found)[:-1]}; 1 of {len(EXPERIMENTS)} experiments has run." in overview.text
+    tested = f"{quantity(2 * len(words), 'claim')} of the papers tested"
+    several = f"{tested}{_counted_words(2 * words)}; 2 of {len(EXPERIMENTS)} experiments have run."
+    assert overview_sentence([found, {**found, "experiment": "hybrid"}]) == several
+    rows = [each.partition("=")[2] for each in overview.links() if each.startswith("experiments?experiment=")]
+    dpr = [name for name in rows[len(words) :] if EXPERIMENTS[name].paper == "DPR"]
+    assert dpr[:3] == ["retrieval", "hybrid", "tune-bm25"], "what has run, then what trains nothing"
     first = next(each for each in overview.links() if each.startswith("experiments?experiment="))
     assert first == "experiments?experiment=retrieval", "the tested claims come first"
     page = Page(study.folder, "experiments", experiment="retrieval")

@@ -83,7 +83,12 @@ def test_the_tab_says_first_what_the_next_labels_are_expected_to_add(study):
     assert "With 30 judged pairs a reranker has a Success@1 of" in page.text
     assert "+2.0 +1.0 to +3.0" in page.text and 'class="forecast"' in page.html
     assert "Not forecast yet Gold, wrong passages found : judge gold first." in page.text
-    assert "Extrapolated from what 30 judged pairs and 30 training questions" in page.text
+    assert "Forecast from trial fits with and without a part of the labels so far (30 judged pairs, 30" in page.text
+    assert (
+        "measured points: below" in page.text
+        and "no measured point" not in page.text
+        and "No point of" not in page.text
+    )
     assert "blindspot batch gold" not in page.text
 
 
@@ -95,7 +100,7 @@ def test_without_points_the_tab_says_so_and_without_labels_that_there_is_nothing
     for folder in bare.path("learning_curve").glob("*"):
         shutil.rmtree(folder)
     page = Page(bare.folder, "training", "lea", tab="curve")
-    assert page.part("<h1>.*?</h1>") == ["The labels are not measured on dev yet."] and "Not measured yet" in page.text
+    assert page.part("<h1>.*?</h1>") == ["The labels are not measured on dev yet."] and "No point yet." in page.text
     passages = people(6)
     unlabelled = make_study(tmp_path / "unlabelled", passages, [*births(passages, "train"), *births(passages, "dev")])
     bm25.build_index(unlabelled, threads=1)

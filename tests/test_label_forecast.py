@@ -98,7 +98,8 @@ def test_the_answer_is_the_use_that_the_next_labels_help_most():
         "300 more labels may not help: the most expected is +0.9 points of Success@1 in a reranker (90%: −1.8 to +3.5)."
     )
     assert unsure.basis == (
-        "Extrapolated from what 0 judged pairs and 100 training questions with a known positive change on questions of dev."
+        "Forecast from trial fits with and without a part of the labels so far (0 judged pairs, 100 training questions with "
+        "a known positive), compared on questions of dev."
     )
     both = forecast_of(reranker=(0.03, -0.01, 0.07), cleaning_retriever=(0.02, 0.01, 0.03))
     assert both.answer == (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from blindspot.app import url
 from blindspot.app.components.compare_tables import scrolling
@@ -20,8 +20,6 @@ from blindspot.backend.text.number_words import duration, noun_form, quantity
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-    from blindspot.backend.experiments.plan import Cell, PaperClaim
-
 SIGNS = {"supported": "✓ ", "not supported": "✗ ", "inconclusive": "", "no finding": ""}
 BEST = ("supported", "not supported", "inconclusive", "no finding")
 
@@ -35,13 +33,17 @@ def listed_experiments(results: Sequence[Mapping[str, Any]]) -> dict[str, Experi
 
 
 def overview_sentence(results: Sequence[Mapping[str, Any]]) -> str:
-    """Say how many of the tested claims of the papers hold here, by the newest result of each experiment."""
+    """Say how many of the tested claims of the papers hold here, by the newest result of each experiment; of a single
+    experiment, what it found.
+    """
     listed, newest = listed_experiments(results), newest_findings(results)
     words = [claim["word"] for result in newest for claim in result["claims"]]
     if not newest:
         papers = len({about.paper for about in listed.values()})
         return f"No claim is tested yet: {quantity(len(listed), 'experiment')} repeat tables of {papers} papers here."
     ran = f"{len(newest):,} of {quantity(len(listed), 'experiment')} {noun_form(len(newest), 'has', 'have')} run."
+    if len(newest) == 1 and _deciding_claim(newest[0]):
+        return f"{finding(newest[0])[:-1]}; {ran}"
     return f"{quantity(len(words), 'claim')} of the papers tested{_counted_words(words)}; {ran}"
 
 
@@ -110,107 +112,49 @@ def _why_same(
 
 
 def _experiments_table(results: Sequence[Mapping[str, Any]]) -> Html:
-    """All experiments by paper: the question, the table that it repeats, and its verdict, or what a run would train and
-    need.
+    """All experiments by paper, those with a finding first and then those that train nothing: the question, the table
+    that it repeats, its verdict with the deciding figure, and what a run trains and needs.
     """
     listed, rows = listed_experiments(results), []
+    found = {result["experiment"] for result in newest_findings(results)}
+
+    def place(name: str) -> int:
+        return 0 if name in found else 1 if listed[name].needs.startswith("trains nothing") else 2
+
     for paper in dict.fromkeys(about.paper for about in listed.values()):
-        rows.append(tag("tr", tag("th", paper, scope="rowgroup", colspan=3, cls="left"), cls="paper"))
-        for name, about in listed.items():
-            if about.paper == paper:
-                asks = _experiment_link(name, about.asks, title=f"blindspot experiment {name}")
-                state = tag("td", *_state(name, about.needs, results), cls="left")
-                rows.append(row(tag("td", about.source, cls="left wide"), state, head=asks))
-    names = (("table", "left wide"), ("state, or what it trains and needs", "left"))
+        rows.append(tag("tr", tag("th", paper, scope="rowgroup", colspan=4, cls="left"), cls="paper"))
+        for name in sorted((name for name, about in listed.items() if about.paper == paper), key=place):
+            about = listed[name]
+            asks = _experiment_link(name, about.asks, title=f"blindspot experiment {name}")
+            cells = (
+                tag("td", about.source, cls="left wide"),
+                tag("td", _state(name, results), cls="left" if name in found else "left not-run"),
+                tag("td", about.needs, cls="left wide"),
+            )
+            rows.append(row(*cells, head=asks))
+    names = (("table", "left wide"), ("state", "left"), ("trains and needs", "left wide"))
     heads = (tag("th", name, scope="col", cls=cls) for name, cls in names)
     return table(table_head("question", *heads), rows, "figures papers listed")
 
 
-def _state(name: str, needs: str, results: Sequence[Mapping[str, Any]]) -> list[Html | str]:
-    """Return the best verdict of an experiment with the time that it took; what one that has not run trains and needs."""
+def _state(name: str, results: Sequence[Mapping[str, Any]]) -> Html | str:
+    """Return the best verdict of an experiment with the figure that decides it and the time that it took."""
     of_name = [result for result in results if result["experiment"] == name]
     if not of_name:
-        return [f"not run; {needs}" if needs.startswith("trains nothing") else needs or "not run"]
+        return "not run"
     best = min(of_name, key=lambda result: BEST.index(result["verdict"]))
     if best["verdict"] == "no finding":
-        return ["small version ran", span(f"; {needs}", cls="soft") if needs else ""]
-    took = span(f" in {duration(best['seconds'])}", cls="soft") if best.get("seconds") else ""
-    return [span(_verdict_mark(best["verdict"]), took, cls="whole"), span(f"; {needs}", cls="soft") if needs else ""]
+        return "small version ran"
+    words, deciding = [], _deciding_claim(best)
+    if deciding is not None:
+        words.append(difference(deciding, best["unit"]).partition(", n")[0].replace(" points", ""))
+    if best.get("seconds"):
+        words.append(duration(best["seconds"]))
+    return span(_verdict_mark(best["verdict"]), *(f", {each}" for each in words), cls="whole")
 
 
 def _experiment_link(name: str, words: str, title: str | None = None) -> Html:
     return link(words, url.href(url.EXPERIMENTS, {"experiment": name}), title=title)
-
-
-class PlannedWords(NamedTuple):
-    """What an experiment would do.
-
-    Attributes:
-        figures, parts: what the paper reports, and the parts that a run makes.
-        reported: the two figures of the paper that differ most of those it compares; "" without such figures.
-        trainings: the models that it trains. time: how long it takes, in brackets, if known.
-    """
-
-    figures: Html
-    parts: Html
-    trainings: str
-    time: str
-    reported: str
-
-
-def planned_table(cells: Sequence[Cell], claims: Sequence[PaperClaim], paper: str) -> Html:
-    """What the paper reports, and what it claims."""
-    known = [cell for cell in cells if cell.published is not None]
-    if not known and not claims:
-        return Html("")
-    columns = list(dict.fromkeys(cell.column for cell in known))
-    printed = published_figures(cells)
-    lines = [
-        row(
-            *([tag("td", cell.column, cls="left")] if len(columns) > 1 else []),
-            printed[cell.row, cell.column],
-            head=cell.row,
-        )
-        for cell in known
-    ]
-    if len(columns) > 1:
-        head = table_head("variant", tag("th", "measure", scope="col", cls="left"), paper)
-    else:
-        head = table_head("variant", ", ".join([paper, *columns]))
-    said = tag("ul", *dict.fromkeys(tag("li", claim.statement) for claim in claims))
-    claimed = div(tag("h2", "What it claims"), said) if claims else ""
-    figures = scrolling(table(head, lines, "figures small"))
-    reported = div(tag("h2", f"What {paper} reports"), figures) if lines else ""
-    return div(reported, claimed, cls="panel side-by-side planned")
-
-
-def published_figures(cells: Sequence[Cell]) -> dict[tuple[str, str], str]:
-    """Return the paper's figures by row and column, all with as many decimals as the most precise one."""
-    known = {(cell.row, cell.column): cell.published for cell in cells if cell.published is not None}
-    decimals = max((len(f"{value:g}".partition(".")[2]) for value in known.values()), default=0)
-    return {place: f"{value:.{decimals}f}" for place, value in known.items()}
-
-
-def reported_words(cells: Sequence[Cell], claims: Sequence[PaperClaim], paper: str) -> str:
-    """Name the two figures of the paper that differ most of those it compares; "" without such figures."""
-    printed = published_figures(cells)
-    pairs = [(each.expected_better, each.expected_worse) for each in claims if each.expected_worse]
-    known = [(better, worse) for better, worse in pairs if better in printed and worse in printed]
-    if not known:
-        return ""
-    better, worse = max(known, key=lambda pair: abs(float(printed[pair[0]]) - float(printed[pair[1]])))
-    if better[0] == worse[0]:  # two measures of one variant
-        names = [f"{column} {printed[row, column]}" for row, column in (better, worse)]
-        return f"{paper}, {better[0]}: {'; '.join(names)}"
-    names = [f"{row} {printed[row, column]}" for row, column in (better, worse)]
-    return f"{paper}, {better[1]}: {'; '.join(names)}"
-
-
-def parts_list(waiting: str, existing: str) -> Html:
-    """What a run of the experiment makes, folded."""
-    items = (tag("li", each) for each in waiting.split(", "))
-    there = tag("p", f"There already: {existing}.", cls="convention")
-    return tag("details", tag("summary", "What it makes"), div(tag("ul", *items), there), cls="how")
 
 
 def _verdict_mark(verdict: str) -> Html:
@@ -252,11 +196,17 @@ def _figure_cell(cell: Mapping[str, Any] | None, unit: str) -> Html:
 
 def finding(result: Mapping[str, Any]) -> str:
     """The answer in words: the verdict, and the first claim that it comes from with its figure, interval and n."""
-    deciding = next((claim for claim in result["claims"] if claim["word"] == result["verdict"]), None)
-    if deciding is None or deciding["difference"] is None:
+    deciding = _deciding_claim(result)
+    if deciding is None:
         return result["sentence"]
     why = f" ({deciding['because']})" if deciding["because"] else ""
     return f"{result['verdict'].capitalize()} here{why}: “{deciding['says']}”: {difference(deciding, result['unit'])}."
+
+
+def _deciding_claim(result: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the first claim with the verdict of the result; None if it has no figure."""
+    deciding = next((claim for claim in result["claims"] if claim["word"] == result["verdict"]), None)
+    return None if deciding is None or deciding["difference"] is None else deciding
 
 
 def verdict_panel(result: Mapping[str, Any]) -> Html:

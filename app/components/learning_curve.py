@@ -191,7 +191,7 @@ def _curve(open_study: Study, points: Sequence[CurvePoint], scope: Scope, place:
     if not points:
         if place != "training" and stored_forecast(open_study) is not None:
             return head  # the forecast's sentence below says whether labels pay
-        words = "Not measured yet: how well a judge does on dev when it learns from the labels so far."
+        words = "No point yet. A point is the Success@1 on dev of a judge that learned from all labels so far, beside BM25's."
         return [*head, tag("p", words)]
     last = points[-1]
     shown = _series(points, last)
@@ -290,8 +290,10 @@ def _chart(title: str, points: Sequence[CurvePoint], shares: Sequence[Share], ba
     )
 
 
-def _forecast_chart(expected: Sequence[Forecast]) -> Html:
-    """Draw what further labels are expected to change in the reranker, from 0 further labels on, with its band."""
+def _forecast_chart(expected: Sequence[Forecast], has_points: bool) -> Html:
+    """Draw what further labels are expected to change in the reranker, from 0 further labels on, with its band.
+    has_points: whether a chart below shows measured points.
+    """
     low = min(0.0, *(found.low for found in expected)) - _MARGIN / 2
     high = max(0.0, *(found.high for found in expected)) + _MARGIN / 2
 
@@ -311,6 +313,7 @@ def _forecast_chart(expected: Sequence[Forecast]) -> Html:
         div(tag("b", "Judge as reranker"), span(", change of Success@1 in points", cls="soft"), cls="curve-title"),
         div(zero, *_line_with_band(places), *ticks, cls="curve-plot", aria_hidden="true"),
         div(span("0 more labels"), span(f"{LABELS[-1]}"), cls="curve-below"),
+        div("measured points: below" if has_points else "no measured points yet", cls="curve-below"),
         cls="curve-chart",
     )
 
@@ -419,7 +422,7 @@ def _answer_sentences(
             f"{_share_text(last.base_reranker)}."
         )
     if found is not None and found.answer:
-        return found.answer, f"{found.basis} {so_far}".strip()
+        return found.answer, f"{found.basis} {so_far or 'No point of the curve is measured yet.'}"
     return (so_far, "") if so_far else ("The labels are not measured on dev yet.", "")
 
 
@@ -447,7 +450,7 @@ def _forecast_table(open_study: Study, forecast: LabelForecast) -> Html:
     return div(
         style_sheet("learning_curve.css"),
         tag("h2", "What the next labels are expected to change"),
-        div(uses, _forecast_chart(reranker), cls="forecast") if reranker else uses,
+        div(uses, _forecast_chart(reranker, bool(curve_points(open_study))), cls="forecast") if reranker else uses,
         join(tag("h3", "Not forecast yet"), tag("ul", *lacking, cls="lacking")) if lacking else "",
         methods_note(
             "Points of the named measure, extrapolated from what earlier labels changed on this study's own lists. Each interval "
@@ -466,13 +469,13 @@ def _use_title(forecast: UseForecast) -> str:
 
 
 def _lacking_item(open_study: Study, forecast: UseForecast) -> Html:
-    """Say what a forecast lacks, with the button that leads to it."""
-    button: Html | str = ""
+    """Say what a forecast lacks, with the link that leads to it."""
+    way: Html | str = ""
     if forecast.use == "gold" and study.parts(open_study, "training_sets"):
-        button = link("Check gold passages", tabs.address("sets"), cls="button")
+        way = link("Check gold passages", tabs.address("sets"))
     elif forecast.lacking.startswith("judge"):
-        button = link("Judge passages", url.JUDGE, cls="button")
-    return tag("li", tag("span", tag("b", _use_title(forecast)), ": ", forecast.lacking, "."), button)
+        way = link("Judge passages", url.JUDGE)
+    return tag("li", tag("span", tag("b", _use_title(forecast)), ": ", forecast.lacking, ". "), way)
 
 
 def _table(points: Sequence[CurvePoint], chosen_point: CurvePoint | None) -> Html:

@@ -11,20 +11,17 @@ from blindspot.app.components import jobs
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.experiments import (
-    PlannedWords,
     commands,
     figure_of,
     finding,
     listed_experiments,
     overview,
     overview_sentence,
-    parts_list,
-    planned_table,
-    reported_words,
     result_table,
     verdict_panel,
 )
 from blindspot.app.components.marks import notice
+from blindspot.app.components.planned_experiment import PlannedWords, parts_list, planned_table, planned_title
 from blindspot.app.components.plots import plot
 from blindspot.app.components.relations_tables import choices
 from blindspot.app.components.stylesheets import style_sheet
@@ -102,13 +99,13 @@ def _experiment(open_study: Study, name: str, description: ExperimentDescription
     keys = [result["key"] for result in results]
     chosen = next((result for result in results if result["key"] == url.one_of("result", keys, keys[0])), None)
     planned, lacking, warning = _planned_or_reason(open_study, name) if name in experiments() else (None, "", Html(""))
-    reported = planned.reported if planned else ""
+    untested = planned.title if planned else ""
     source = join(
-        f"{description.asks} " if chosen or reported else "",
+        f"{description.asks} " if chosen or untested else "",
         f"{description.paper}, {description.source}. ",
         link("All experiments", url.EXPERIMENTS),
     )
-    untested = f"Not run here. {reported}." if reported else f"Not run yet: {_lower_first(description.asks)}"
+    untested = untested or f"Not run yet: {_lower_first(description.asks)}"
     show(tag("h1", finding(chosen) if chosen else untested), tag("p", source, cls="soft"))
     if chosen is not None:
         if len(results) > 1:
@@ -128,56 +125,50 @@ def _experiment(open_study: Study, name: str, description: ExperimentDescription
 
 
 def _run_panel(open_study: Study, name: str, has_results: bool, planned: PlannedWords | None, lacking: str) -> None:
-    """Show the buttons that run the experiment and, until there are results, what the paper reports. Where it trains,
-    the small version comes first. lacking: what a run lacks; "" for nothing.
+    """Show the buttons that run the experiment and, until there are results, what the paper reports. The filled one
+    runs the full version; where it trains, it first estimates how long that takes. lacking: what a run lacks; "" for
+    nothing.
     """
     trainings = planned.trainings if planned else ""
-    small_first = bool(trainings) and not has_results
     words = f"Train {trainings}" if trainings else f"Run the experiment{planned.time if planned else ''}"
     small = request(run_experiment, name, SMALL_SETTINGS)
+    timed = f"timed-{name}"
+    may_run = who.may(open_study.labels_path, request(run_experiment, name).action)
+    is_estimated = bool(trainings) and not lacking and may_run and bool(st.session_state.get(timed))
+    offers_time = bool(trainings) and not lacking and may_run and not is_estimated
+    basis = ""
     with st.expander("Run it again") if has_results else st.container():
-        with st.container(horizontal=True):
-            full = partial(jobs.start_button, open_study, request(run_experiment, name), f"run-{name}", words, lacking)
-            tiny = partial(jobs.start_button, open_study, small, f"try-{name}", "Run the small version", lacking)
-            if small_first:
-                tiny(primary=True)
-                full()
-            else:
-                full(primary=not has_results)
-                tiny()
-            wants_time = bool(trainings) and not lacking and _time_button(open_study, name)
-        if trainings:
-            show(
-                tag(
-                    "p",
-                    "The small version trains tiny models on few questions: it shows that everything runs, and is no finding.",
-                    cls="convention",
-                )
-            )
-        if wants_time:
+        if is_estimated:
             with st.spinner("Trying a few steps of each model …"):
-                show(tag("p", join(f"Train {trainings}: ", _estimated_time(open_study, name, *_parts_key(open_study)))))
+                time, basis = _estimated_time(open_study, name, *_parts_key(open_study))
+            words = f"{words}, about {time}"
+        with st.container(horizontal=True):
+            if offers_time:
+                st.button(
+                    "Estimate its time",
+                    key=f"time-{name}",
+                    type="secondary" if has_results else "primary",
+                    help="Takes some seconds: it tries a few steps of each model.",
+                    on_click=partial(st.session_state.__setitem__, timed, True),
+                )
+            is_primary = not has_results and not offers_time
+            jobs.start_button(
+                open_study, request(run_experiment, name), f"run-{name}", words, lacking, primary=is_primary
+            )
+            jobs.start_button(open_study, small, f"try-{name}", "Run the small version", lacking)
+        if trainings:
+            about_small = "The small version trains tiny models on few questions: it shows that everything runs, and is no finding."
+            show(tag("p", " ".join(filter(None, (basis, about_small))), cls="convention"))
         if planned is not None:
             show("" if has_results else planned.figures)
             show(planned.parts)
 
 
-def _time_button(open_study: Study, name: str) -> bool:
-    """Show the button that estimates the time of the full version, and return whether it was pressed in this session."""
-    if not who.may(open_study.labels_path, request(run_experiment, name).action):
-        return False
-    pressed = f"timed-{name}"
-    if st.button(
-        "Estimate its time", key=f"time-{name}", help="Takes some seconds: it tries a few steps of each model."
-    ):
-        st.session_state[pressed] = True
-    return bool(st.session_state.get(pressed))
-
-
 @st.cache_data(max_entries=16, show_spinner=False)
-def _estimated_time(_study: Study, name: str, *key: object) -> str:
-    words = " ".join(cost(_study, name).as_words())
-    return f"{words[:1].lower()}{words[1:]}"
+def _estimated_time(_study: Study, name: str, *key: object) -> tuple[str, str]:
+    """Return how long the full version takes, and on what that rests."""
+    found = cost(_study, name)
+    return duration(found.seconds), " ".join(found.as_words())
 
 
 def _planned_or_reason(open_study: Study, name: str) -> tuple[PlannedWords | None, str, Html]:
@@ -203,11 +194,16 @@ def _planned(open_study: Study, name: str) -> PlannedWords:
 @st.cache_data(max_entries=64, show_spinner=False)
 def _planned_words(_study: Study, name: str, *key: object) -> PlannedWords:
     """Return what an experiment would make, and how long it takes. A plan reads every question of the study."""
-    planned = planned_parts(_study, name)
-    paper, parts = experiments()[name].paper, parts_list(*planned.as_words())
-    figures = planned_table(planned.cells, planned.claims, paper)
-    reported = reported_words(planned.cells, planned.claims, paper)
-    return PlannedWords(figures, parts, planned.trainings, _time_words(_study, planned), reported)
+    planned, about = planned_parts(_study, name), experiments()[name]
+    sets = {words for count in _study.questions.counts() for words in (count["dataset"], f"/{count['split']}") if words}
+    title = planned_title(planned.cells, planned.claims, about.paper, list(_study.settings.encoders), sets)
+    return PlannedWords(
+        planned_table(planned.cells, planned.claims, about),
+        parts_list(*planned.as_words()),
+        title,
+        planned.trainings,
+        _time_words(_study, planned),
+    )
 
 
 def _parts_key(open_study: Study) -> tuple[object, ...]:

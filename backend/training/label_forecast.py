@@ -166,8 +166,8 @@ class LabelForecast:
     def basis(self) -> str:
         """Return in one sentence on what the forecast rests."""
         return (
-            f"Extrapolated from what {quantity(self.labels, 'judged pair')} and {quantity(self.questions, 'training question')} "
-            "with a known positive change on questions of dev."
+            f"Forecast from trial fits with and without a part of the labels so far ({quantity(self.labels, 'judged pair')}, "
+            f"{quantity(self.questions, 'training question')} with a known positive), compared on questions of dev."
         )
 
     def lines(self) -> list[str]:

@@ -16,34 +16,36 @@ from blindspot.backend.core.registry import Registry
 
 class ExperimentDescription(NamedTuple):
     """The description of an experiment: the paper, the table or figure, the research question in a sentence, and what the
-    experiment trains and needs, in a few words.
+    experiment trains and needs, in a few words. measured_on: the questions of the paper's figures, if it names them and
+    their set is not the paper's own.
     """
 
     paper: str
     source: str
     asks: str
     needs: str = ""
+    measured_on: str = ""
 
 
 OURS = "Blindspot"
 """Written in place of a paper for experiments that are not from a paper."""
 EXPERIMENTS = {
     "negatives": ExperimentDescription("DPR", "Table 3", "Which negatives does a dual encoder need: gold passages of other questions, how many, or BM25 "
-            "passages?", "trains retrievers"),
-    "similarity": ExperimentDescription("DPR", "Table 6", "Dot product, Euclidean distance or cosine; softmax or triplet loss?", "trains retrievers"),
-    "distant-supervision": ExperimentDescription("DPR", "Table 5", "What does it cost to train on passages that merely contain the answer?", "trains retrievers"),
+            "passages?", "trains retrievers", "Natural Questions, dev"),
+    "similarity": ExperimentDescription("DPR", "Table 6", "Dot product, Euclidean distance or cosine; softmax or triplet loss?", "trains retrievers", "Natural Questions, dev"),
+    "distant-supervision": ExperimentDescription("DPR", "Table 5", "What does it cost to train on passages that merely contain the answer?", "trains retrievers", "Natural Questions, dev"),
     "sample-efficiency": ExperimentDescription("DPR", "Figure 1", "How many training questions does a dual encoder need to pass BM25?", "trains retrievers"),
-    "hybrid": ExperimentDescription("DPR", "Table 2", "Do BM25 and dense find more together?", "trains nothing"),
+    "hybrid": ExperimentDescription("DPR", "Table 2", "Do BM25 and dense find more together?", "trains nothing", "Natural Questions, test"),
     "cross-dataset": ExperimentDescription("DPR", "section 5.2", "Does a retriever that is trained on one question set work on another?", "trains retrievers; needs two question sets"),
     "multi": ExperimentDescription("DPR", "Table 2", "Is one retriever for several question sets as good as one for each?", "trains retrievers; needs two question sets"),
     "retrieval": ExperimentDescription("DPR", "Table 2", "How accurate is each retriever on each question set?", "trains nothing"),
     "tune-bm25": ExperimentDescription("DPR", "section 5", "Which k1 and b are best for BM25 here?", "trains nothing"),
-    "end-to-end": ExperimentDescription("DPR", "Table 4; RocketQA, Table 5", "Does better retrieval give better answers?", "trains readers"),
-    "strategies": ExperimentDescription("RocketQA", "Tables 3 and 7", "What do cross-batch negatives, denoised negatives and unlabelled questions add?", "trains retrievers and cross-encoders"),
+    "end-to-end": ExperimentDescription("DPR", "Table 4; RocketQA, Table 5", "Does better retrieval give better answers?", "trains readers", "Natural Questions"),
+    "strategies": ExperimentDescription("RocketQA", "Tables 3 and 7", "What do cross-batch negatives, denoised negatives and unlabelled questions add?", "trains retrievers and cross-encoders", "Natural Questions"),
     "random-negatives": ExperimentDescription("RocketQA", "Figure 4", "How many random negatives does a question need?", "trains retrievers"),
     "denoised-by-rank": ExperimentDescription("RocketQA", "Figure 5", "At which ranks does the cross-encoder remove passages?", "trains retrievers and cross-encoders"),
     "augmentation-size": ExperimentDescription("RocketQA", "Figure 6", "How many unlabelled questions help?", "trains retrievers and cross-encoders; needs unlabelled questions"),
-    "pretrained": ExperimentDescription("RocketQA", "Table 6", "How much does the initial model of the training matter?", "trains retrievers; needs two encoders to start from"),
+    "pretrained": ExperimentDescription("RocketQA", "Table 6", "How much does the initial model of the training matter?", "trains retrievers; needs two encoders to start from", "Natural Questions"),
     "relations": ExperimentDescription("EntityQuestions", "Tables 1 and 5", "On which relations is a dense retriever worse than BM25?", "trains nothing; needs questions with relations"),
     "blocks": ExperimentDescription("EntityQuestions", "Table 6", "Do blocks of 288 tokens find more than passages of 100 words?", "trains nothing"),
     "buckets": ExperimentDescription("EntityQuestions", "Figure 1", "Does the accuracy of a dense retriever depend on the frequency of the entity?", "trains nothing; needs frequencies of entities"),
