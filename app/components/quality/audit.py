@@ -23,7 +23,7 @@ NO_AUDIT = (
 FALSE_NEGATIVES = "Share of the unlabelled top-ranked passages that answer their question"
 ROCKETQA = (
     "RocketQA's authors checked the unlabelled top-ranked passages of 100 MS MARCO questions; about 70% were "
-    "positive or highly relevant (section 4.2.2). The second figure is the same share for this corpus, these runs "
+    "positive or highly relevant (section 4.2.2). The share with related passages is the same share for this corpus, these runs "
     "and this depth."
 )
 
