@@ -7,6 +7,7 @@ import re
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from blindspot.app.components.quality.audit import _group as group_name
 from blindspot.backend.judging.audits import audit
 from blindspot.backend.judging.batches import batch_of_pairs, make_batch
 from blindspot.backend.judging.quality import quality
@@ -109,6 +110,12 @@ def test_the_pages_of_disagreements(study):
     assert Page(study, page="x", by="?", batch="nobody's").html == Page(study).html
 
 
+def test_the_last_group_of_ranks_ends_at_the_depth_of_the_audit():
+    ends = {10: "ranks 6-10", 6: "rank 6", 20: "ranks 6-20", None: "ranks 6-20"}
+    assert {depth: group_name("rank", "ranks 6-20", depth) for depth in ends} == ends
+    assert group_name("rank", "rank 1", 10) == "rank 1"
+
+
 def test_figures_of_agreement_and_of_people_are_those_of_the_store(study):
     found, page = quality(study), Page(study)
     four = found.together.four
@@ -120,7 +127,7 @@ def test_figures_of_agreement_and_of_people_are_those_of_the_store(study):
     drawn = "".join(f" in the top {depth} of {runs}" for runs, depth in frames) if len(frames) == 1 else ""
     assert re.search("<h1>(.*?)</h1>", page.html)[1] == (
         f"{100 * rate.value:.1f}% of the unlabelled passages{drawn} answer their question "
-        f"(95%: {100 * rate.low:.1f} to {100 * rate.high:.1f}), n = {rate.passages:,} passages of {rate.questions:,} questions."
+        f"(95%: {100 * rate.low:.1f} to {100 * rate.high:.1f}), n = {rate.passages:,} passages."
     )
     assert f"Audit: {rate.passages:,} passages of {rate.questions:,} questions. All labels: " in page.text
     agree = f", alpha {four.value:.2f} (95%: {four.low:.2f} to {four.high:.2f}) on {four.passages:,} passages; "
@@ -146,6 +153,7 @@ def test_the_audit_shows_both_rates_with_intervals_and_the_stopping_rule(study):
         shown = Page(study, by=by)
         for group, rates in found.by[by].items():
             rate = rates.positive
+            group = group_name(by, group, 10)  # the depth of both batches
             assert shown.rows(f"{group} {rate.questions:,} {rate.passages:,} {100 * rate.value:.1f}"), group
     relation = next(iter(found.by["relation"]))
     assert f'href="compare?relation={relation}"' in Page(study, by="relation").html

@@ -191,7 +191,7 @@ def test_home_leads_through_the_steps(small_demo):
     assert any(link.startswith("relations?runs=trained-clean-dev") for link in links)
     assert page.html.index('class="findings"') < page.html.index("See the blind spot") < page.html.index("Runs</h2>")
     places = [re.sub("<[^>]+>", "", each) for each in page.part('<span class="on-path">.*?</span>')]
-    assert places == ["1 See the failure", "2 Look at questions", "3 Judge", "4 Clean", "6 See the change"]
+    assert places == ["1 See the failure", "2 Look at questions", "3 Judge", "4 Clean", "5 Train, 6 See the change"]
     assert page.text.index("Runs") < page.text.index("Study contents")
 
 

@@ -175,10 +175,10 @@ def test_a_slice_is_drawn_with_its_interval_and_the_difference_elsewhere():
     assert 'title="A − B, points: +40.0 (+20.0 to +52.0), −10.0 elsewhere"' in html
     assert 'class="dot a" style="left:83.3%"' in html and 'style="left:66.7%;width:26.7%"' in html
     assert 'class="rest" style="left:41.7%"' in html and 'class="rest"' not in difference_strip(one, 60)
-    assert "dot b" in difference_strip(Estimate(-0.2, 84, -0.3, -0.1, "t"), 60)
-    assert "dot level" in difference_strip(Estimate(-0.1, 84, -0.3, 0.1, "t"), 60), (
-        "no run is ahead where the interval has 0"
-    )
+    assert '"dot b"' in difference_strip(Estimate(-0.2, 84, -0.3, -0.1, "t"), 60)
+    assert '"dot b pale"' in difference_strip(Estimate(-0.1, 84, -0.3, 0.1, "t"), 60), "no lead where it has 0"
+    assert '"dot level pale"' in difference_strip(Estimate(0.0, 84, -0.1, 0.1, "t"), 60)
+    assert '"dot a pale"' in difference_strip(one, 60, is_pale=True), "as the figure of its row"
     assert difference_strip(Estimate(0.4, 84, None, None, "t"), 60) == ""
     assert "<span>−60</span><span>0</span><span>+60</span>" in strip_head(60)
 

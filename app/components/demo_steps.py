@@ -13,8 +13,14 @@ from blindspot.backend.upkeep.study_path import STEPS
 from blindspot.db.people import Person
 
 STATES = {"waiting": "being made", "ready": "", "done": "✓ done"}
-ON_PATH: dict[StepKey, int] = {"blind-spot": 1, "question": 2, "judge": 3, "training-set": 4, "retriever": 6}
-"""The number of each step on the path above the page; the demo has trained already (step 5)."""
+ON_PATH: dict[StepKey, tuple[int, ...]] = {
+    "blind-spot": (1,),
+    "question": (2,),
+    "judge": (3,),
+    "training-set": (4,),
+    "retriever": (5, 6),
+}
+"""The numbers of the steps on the path above the page that each step of the demo shows."""
 
 SAID_ABOVE = "The plot above with all figures, and the questions behind each of them."
 ABOUT = (
@@ -58,12 +64,12 @@ def _step(step: DemoStep, is_made: bool, is_below: bool) -> Html:
     waits = step.state == "waiting"
     title = step.title if waits else link(step.title, _address(step), data_focus=f"step-{step.key}")
     state = STATES[step.state] if is_made or not waits else "not made"
-    place = ON_PATH[step.key]
+    places = ", ".join(f"{place} {STEPS[place - 1].title}" for place in ON_PATH[step.key])
     return tag(
         "li",
         tag(
             "h3" if is_below else "h2",
-            span(f"{place} {STEPS[place - 1].title}", cls="on-path"),
+            span(places, cls="on-path"),
             " ",
             span(title, span(state, cls="soft after") if state else ""),
         ),

@@ -134,7 +134,7 @@ def _dot(run_side: str, place: float, estimate: Estimate, point: FrequencyPoint)
     pale = " pale" if point.has_few_questions else ""
     line = div(cls=f"whisker {run_side}{pale}", style=f"left:{place:.2f}%;bottom:{low:.2f}%;height:{high - low:.2f}%")
     return join(
-        line if estimate.n_units > 1 else "",
+        line,
         div(cls=f"dot {run_side}{pale}", style=f"left:{place:.2f}%;bottom:{value:.2f}%", title=tooltip),
     )
 

@@ -15,7 +15,7 @@ from blindspot.app.components.strips import strip_cell, strip_head, widest_diffe
 from blindspot.app.markup import Html, join, link, row, span, table, table_head, tag, term, wide_cell, wide_head
 from blindspot.backend.core.result_table import p_value
 from blindspot.backend.core.units import n_cell
-from blindspot.backend.evaluation.comparison import PairedFigures
+from blindspot.backend.evaluation.comparison import SURE, PairedFigures
 from blindspot.backend.evaluation.measures import SUCCESS
 from blindspot.backend.evaluation.panel import Curves, RelationTable
 from blindspot.backend.evaluation.slice_finder import join_expressions, write_condition
@@ -105,7 +105,7 @@ def _cells(
         cells += [
             tag("td", gain(both.difference), data_value=estimate.value),
             wide_cell("" if p is None else p_value(p)),
-            strip_cell(estimate, limit),
+            strip_cell(estimate, limit, is_pale=both.difference.p_shown > SURE or both.units < FEW),
         ]
     others = [k for k in table.ks if k != table.k]
     return cells + [

@@ -17,7 +17,7 @@ from blindspot.app.selection import Selection
 from blindspot.backend.core.result_table import signed_number
 from blindspot.backend.core.units import Units, n_cell
 from blindspot.backend.evaluation.causes import CAUSES
-from blindspot.backend.evaluation.comparison import PairedFigures, by_group
+from blindspot.backend.evaluation.comparison import SURE, PairedFigures, by_group
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
 from blindspot.backend.evaluation.saved_slices import SavedSlice
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices
@@ -148,7 +148,7 @@ def spoken_table(
             tag("td", ahead, data_value=figures.difference.estimate.value),
             tag("td", gain(rest.difference) if rest else "–", cls="wide", data_value=each.outside),
             _wide(signed_number(100 * each.explained)),
-            strip_cell(figures.difference.estimate, limit, 100 * each.outside),
+            strip_cell(figures.difference.estimate, limit, 100 * each.outside, figures.difference.p_shown > SURE),
             head=join(name, tag("code", each.expression, cls="expression"), inside),
             cls="few" if figures.units < FEW else None,
         )

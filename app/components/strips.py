@@ -9,13 +9,20 @@ from blindspot.app.markup import Html, div, join, span, tag
 from blindspot.backend.core.result_table import signed_ends, signed_number
 
 
-def difference_strip(estimate: Estimate, limit: float, outside: float | None = None, what: str = "A − B") -> Html:
-    """Draw a difference, of A and B unless `what` names two others, with its 95% interval on a line from -limit to limit. The figures of the row say the
-    same. The mark has the colour of the run that is ahead; it is grey where the interval includes 0. Empty without an
-    interval.
+def difference_strip(
+    estimate: Estimate,
+    limit: float,
+    outside: float | None = None,
+    what: str = "A − B",
+    is_pale: bool | None = None,
+) -> Html:
+    """Draw a difference, of A and B unless `what` names two others, with its 95% interval on a line from -limit to limit.
+    The figures of the row say the same. The mark has the colour and the shape of the run that is ahead. Empty without
+    an interval.
 
     Args:
         outside: the difference in the other questions, in points, as a hollow mark.
+        is_pale: whether the mark is pale, as the row's figure is; by default where the interval includes 0.
     """
     if estimate.low is None:
         return Html("")
@@ -24,12 +31,13 @@ def difference_strip(estimate: Estimate, limit: float, outside: float | None = N
     def place(points: float) -> float:
         return 50 + 50 * max(-1.0, min(points / limit, 1.0))
 
-    side = "a" if low > 0 else "b" if high < 0 else "level"
+    side = "a" if value > 0 else "b" if value < 0 else "level"
+    pale = " pale" if (low <= 0 <= high if is_pale is None else is_pale) else ""
     elsewhere = "" if outside is None else f", {signed_number(outside)} elsewhere"
     return div(
         span(cls="zero"),
         span(cls="range", style=f"left:{place(low):.1f}%;width:{place(high) - place(low):.1f}%"),
-        span(cls=f"dot {side}", style=f"left:{place(value):.1f}%"),
+        span(cls=f"dot {side}{pale}", style=f"left:{place(value):.1f}%"),
         "" if outside is None else span(cls="rest", style=f"left:{place(outside):.1f}%"),
         cls="strip",
         title=f"{what}, points: {signed_number(value)} ({signed_ends(low, high)}){elsewhere}",
@@ -44,9 +52,9 @@ def strip_head(limit: float) -> Html:
     return tag("th", label, scope="col", cls="wide strip-column", data_unsorted=True)
 
 
-def strip_cell(estimate: Estimate, limit: float, outside: float | None = None) -> Html:
+def strip_cell(estimate: Estimate, limit: float, outside: float | None = None, is_pale: bool | None = None) -> Html:
     """The cell of a row."""
-    return tag("td", difference_strip(estimate, limit, outside), cls="wide strip-column")
+    return tag("td", difference_strip(estimate, limit, outside, is_pale=is_pale), cls="wide strip-column")
 
 
 def widest_difference(estimates: Iterable[Estimate]) -> float:

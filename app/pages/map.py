@@ -5,7 +5,6 @@ batches.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -320,9 +319,13 @@ def _names(
     if run is None:
         largest = [id for id in state.ids if not clusters.lie_apart(map, state, id, view, None, k)]
         return clusters.names_on_map(map, state, view, largest)
-    most = (row.id for row in clusters.by_misses(rows, run) if clusters.missed_count(row, run))
-    together = (id for id in most if id != cluster and not clusters.lie_apart(map, state, id, view, run, k))
-    ids = [*([] if cluster is None else [cluster]), *islice(together, clusters.NAMES_OF_MISSES - (cluster is not None))]
+    most = [row.id for row in clusters.by_misses(rows, run) if clusters.missed_count(row, run)]
+    together = [
+        id
+        for id in most[: clusters.NAMES_OF_MISSES]
+        if id != cluster and not clusters.lie_apart(map, state, id, view, run, k)
+    ]
+    ids = [*([] if cluster is None else [cluster]), *together[: clusters.NAMES_OF_MISSES - (cluster is not None)]]
     return clusters.names_on_map(map, state, view, ids, run, k, cluster)
 
 

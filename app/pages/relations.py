@@ -265,7 +265,7 @@ def _frequency(open_study: Study, panel: Panel, names: list[str], k: int, curves
                 open_study, request(count_frequencies), "count-frequencies", "Count them in the passages"
             )
         return
-    note = pale_note(few(panel.units.name), looks="Lines: 95% intervals. Hollow")
+    note = pale_note(few(panel.units.name), looks="Vertical bars: 95% intervals. Hollow")
     plot(report_plots.curve_plot(curves, names, "AB" if len(names) > 1 else ""), "frequency", note)
     made = relations_tables.along_frequency(
         curves, names, lambda expression: _compare_address(names, k, slice=expression)

@@ -15,7 +15,11 @@ from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.text.number_words import quantity
 
-PARTS = ("at most half of the questions", "more than half of the questions", "lead not established")
+PARTS = (
+    "lead established, at most half of the questions",
+    "lead established, more than half of the questions",
+    "lead not established",
+)
 """The parts of the list of slices, in order. Slices of the last two say little about where the runs differ."""
 CONTAINED = 0.9
 """A slice counts as nested in another slice if at least this share of its questions is in the other one."""

@@ -160,7 +160,8 @@ class LabelForecast:
         interval = f"(90%: {_signed_points(gain.low)} to {_signed_points(gain.high)})"
         if gain.low > 0:
             return f"{LABELS[-1]} more labels are expected to bring {change} {interval}."
-        return f"{LABELS[-1]} more labels may not help: the most expected is {change} {interval}."
+        forecast = "the forecast is" if len(gains) == 1 else f"the best of {len(gains)} forecasts is"
+        return f"{LABELS[-1]} more labels may not help: {forecast} {change} {interval}."
 
     @property
     def basis(self) -> str:

@@ -34,6 +34,7 @@ def audit_panel(
     chosen_batch: str | None,
     grouping: str,
     page_address: Callable[..., str],
+    depth: int | None = None,
 ) -> Html:
     """The panel on false negatives.
 
@@ -42,6 +43,7 @@ def audit_panel(
         chosen_batch: the batch that the figures cover; None for all.
         grouping: the grouping, one of BYS.
         page_address: returns the page's address with changed parameters.
+        depth: the ranks from which all batches were drawn; None where they differ.
     """
     title = tag("h2", "False negatives among unlabelled passages")
     if not audit.drawn:
@@ -70,7 +72,7 @@ def audit_panel(
         title,
         picker,
         _related_line(audit.overall),
-        _group_rates(audit, grouping, page_address),
+        _group_rates(audit, grouping, page_address, depth),
         tag("p", *sentences, cls="convention") if audit.waiting or audit.bad or not _in_title(audit.overall) else "",
         methods_note(_convention(audit.overall)),
         cls="panel",
@@ -121,7 +123,7 @@ def _convention(rates: AuditRates) -> Html:
     )
 
 
-def _group_rates(audit: Audit, group_kind: str, page_address: Callable[..., str]) -> Html:
+def _group_rates(audit: Audit, group_kind: str, page_address: Callable[..., str], depth: int | None) -> Html:
     held = [name for name in BYS if audit.by.get(name, {}).keys() - {UNKNOWN}]
     if not held:
         return Html("")
@@ -158,7 +160,7 @@ def _group_rates(audit: Audit, group_kind: str, page_address: Callable[..., str]
             tag("td", gauge(rates.positive), cls="gauge-cell wide"),
             stopping_state(rates.positive),
             wide_cell(rate_figure(rates.with_related)),
-            head=_group(group_kind, group),
+            head=_group(group_kind, group, depth),
         )
         for group, rates in groups.items()
     ]
@@ -167,7 +169,11 @@ def _group_rates(audit: Audit, group_kind: str, page_address: Callable[..., str]
     )
 
 
-def _group(grouping: str, group: str) -> Html | str:
+def _group(grouping: str, group: str, depth: int | None) -> Html | str:
+    """The name of a group; that of ranks ends at the depth of the audit."""
+    first, _, last = group.removeprefix("ranks ").partition("-")
+    if grouping == "rank" and depth is not None and last.isdecimal() and int(last) > depth:
+        return f"ranks {first}-{depth}" if int(first) < depth else f"rank {depth}"
     if grouping != "relation":
         return group
     return link(

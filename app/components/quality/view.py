@@ -79,7 +79,7 @@ def render(open_study: Study, person: Person | None) -> None:
     bad = [each for each in found.bad if each[0] not in hidden]
     disputes = disputes_panel(visible, bad, names, page, page_address)
     show(*_page_head(open_study, found, audited), settle_button(visible))
-    show(audit_panel(audited, everything.batches, chosen, by, page_address))
+    show(audit_panel(audited, everything.batches, chosen, by, page_address, _drawn_from(open_study, audited)[1]))
     show(div(agreement_panel(found), people_panel(found), cls="side-by-side people-beside"), disputes)
     show(judges_panel(_judges(open_study, mark, sample), judge, trust, _injections(open_study, judge), page_address))
     show(certificates_panel(open_study))
@@ -158,7 +158,7 @@ def _page_head(open_study: Study, found: Quality, audited: Audit) -> list[Html]:
     if rate is not None and rate.value is not None and rate.low is not None and rate.high is not None:
         sample = f"{quantity(rate.passages, 'passage')} of {quantity(rate.questions, 'question')}"
         title = f"{percent(rate.value)}% of the unlabelled passages{_frame_words(open_study, audited)} answer their question "
-        title += f"{stated_interval(100 * rate.low, 100 * rate.high)}, n = {sample}"
+        title += f"{stated_interval(100 * rate.low, 100 * rate.high)}, n = {quantity(rate.passages, 'passage')}"
         audit_words = f"Audit: {sample}. "
         labels += f", {alpha} on {over}" if alpha else ""
     elif alpha:
@@ -172,10 +172,15 @@ def _page_head(open_study: Study, found: Quality, audited: Audit) -> list[Html]:
 
 def _frame_words(open_study: Study, audited: Audit) -> str:
     """Say of what the audit was drawn, as in " in the top 10 of bm25-train"; "" where its batches differ."""
+    runs, depth = _drawn_from(open_study, audited)
+    return f" in the top {depth:,} of {' or '.join(runs)}" if runs and depth else ""
+
+
+def _drawn_from(open_study: Study, audited: Audit) -> tuple[tuple[str, ...], int | None]:
+    """Return the runs and the depth from which the audit was drawn; (), None where its batches differ."""
     settings = [batch.settings for batch in Queue(open_study.labels_path).batches() if batch.name in audited.batches]
     drawn = {(tuple(each.get("runs") or ()), each.get("depth")) for each in settings}
-    runs, depth = drawn.pop() if len(drawn) == 1 else ((), None)
-    return f" in the top {depth:,} of {' or '.join(runs)}" if runs and depth else ""
+    return drawn.pop() if len(drawn) == 1 else ((), None)
 
 
 def _labels_version(open_study: Study) -> tuple:
