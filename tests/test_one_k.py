@@ -131,7 +131,7 @@ def test_labels_are_counted_alike_on_every_page(small_demo, tmp_path):
     assert sum(event.kind == "label" for event in labels.events()) == given + 1, "one was corrected"
     team, training = Page(study.folder, "team", "Lea"), Page(study.folder, "training", "Lea")
     said = f"{given:,} labels by 1 person and 2 simulated annotators"
-    assert f"{said};" in Page(study.folder, "quality", "Lea").text
+    assert f"All labels: {said.replace(' labels', '')}, alpha " in Page(study.folder, "quality", "Lea").text
     assert f"The {said}, with those that were undone or replaced." in team.text
     assert f"{given:,} labels, all on training questions." in training.text
     by_person = re.findall(r"</span></td><td>[\d,]+</td><td>([\d,]+)</td>", team.html)
