@@ -36,7 +36,7 @@ def test_the_five_steps(tab, own):
         tab.locator(".js-plotly-plot").first.wait_for()
         assert "by frequency" in tab.locator("h2").first.inner_text() or tab.get_by_text("by frequency").count()
         step(tab, "Open one question where dense retrieval fails")
-        tab.locator(".why .conclusion").wait_for()
+        tab.locator(".why .why-body").wait_for()
         step(tab, "Judge five passages yourself")
         tab.get_by_label("Your name").fill("Kim")
         tab.get_by_role("button", name="Start").click()
