@@ -136,7 +136,7 @@ def judge_all(tab, key: str = "") -> None:
 def settle(tab) -> None:
     """Settle both disputes as positive, from Quality."""
     tab.get_by_role("link", name="Quality", exact=True).click()
-    given = tab.locator("h1, p.lead").filter(has_text="12 labels by 2 people; 2 passages to settle")
+    given = tab.locator("h1, p.lead").filter(has_text=re.compile("12 by 2 people.*; 2 passages to settle"))
     expect(given).to_be_visible()
     tab.get_by_role("link", name="Settle 2 passages", exact=True).click()
     for _ in range(2):
