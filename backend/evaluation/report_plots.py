@@ -226,26 +226,23 @@ def cause_plot(table: MissTable) -> Figure:
 
 def _tick_labels(curves: Curves, runs: Sequence[str]) -> dict[int, str]:
     """Return the tick label of each bucket: its name, and the n of each series below it, named if there are several."""
-    counts: dict[int, list[str]] = {}
-    for number, by_run in enumerate(curves.series.values()):
-        there = {point.bucket: n_cell(point.n, point.units, curves.unit) for point in by_run.get(runs[0], [])}
-        for bucket in there.keys() - counts.keys():
-            counts[bucket] = ["0"] * number
-        for bucket, seen in counts.items():
-            seen.append(there.get(bucket, "0"))
-    names = [SPLIT_NAMES.get(series, series) for series in curves.series]
-    if len(names) > 1:
-        lines = {
-            bucket: "<br>".join(f"{escape(name)} {n}" for name, n in zip(names, seen, strict=False))
-            for bucket, seen in counts.items()
-        }
-    else:
-        is_both = any(" (" in seen[0] for seen in counts.values())
-        lines = {bucket: seen[0] if is_both else f"n {seen[0]}" for bucket, seen in counts.items()}
-        if is_both:
-            units = {point.bucket: f"{point.units:,}" for point in next(iter(curves.series.values()))[runs[0]]}
-            lines = {bucket: f"{seen.partition(' (')[0]}<br>{units[bucket]}" for bucket, seen in lines.items()}
-    return {bucket: f"{curves.label(bucket)}<br>{lines[bucket]}" for bucket in sorted(counts)}
+    by_series = {
+        series: {point.bucket: point for point in by_run.get(runs[0], [])} for series, by_run in curves.series.items()
+    }
+    is_one, has_units = len(by_series) == 1, bool(_counted(curves))
+
+    def line(series: str, point: Point | None) -> str:
+        if is_one and point is not None:
+            return f"{point.n:,}<br>{point.units:,}" if has_units else f"n {point.n:,}"
+        n = "0" if point is None else n_cell(point.n, point.units, curves.unit)
+        return f"{escape(SPLIT_NAMES.get(series, series))} {n}"
+
+    return {
+        bucket: "<br>".join(
+            [curves.label(bucket), *(line(series, there.get(bucket)) for series, there in by_series.items())]
+        )
+        for bucket in sorted(set().union(*by_series.values()))
+    }
 
 
 def _counted(curves: Curves) -> str:
