@@ -14,7 +14,13 @@ from blindspot.backend.core.result_table import signed_number
 from blindspot.backend.evaluation.chart_colours import COLOURS
 from blindspot.backend.evaluation.report_plots import SYMBOLS
 from blindspot.backend.experiments.papers import ExperimentDescription, experiments
-from blindspot.backend.experiments.tables import count_note, difference, format_value, result_grid
+from blindspot.backend.experiments.tables import (
+    count_note,
+    difference,
+    difference_and_interval,
+    format_value,
+    result_grid,
+)
 from blindspot.backend.text.number_words import duration, noun_form, quantity
 
 if TYPE_CHECKING:
@@ -71,13 +77,11 @@ def overview(results: Sequence[Mapping[str, Any]]) -> Html:
             about = [claim["about"]] if claim.get("about") else []
             about += _why_same(claim, tested[:number], result["cells"])
             source = _experiment_link(result["experiment"], f"{result['paper']}, {result['source']}")
-            value, _, rest = difference(claim, result["unit"]).partition(" (")
-            figure = span(value, span(f" ({rest}", cls="interval"), cls="figure") if rest else value
             claims.append(
                 row(
                     tag("td", source, cls="left"),
                     tag("td", _paper_words(claim, result), data_name="paper"),
-                    tag("td", figure, data_name="here"),
+                    tag("td", _claimed_figure(claim, result["unit"]), data_name="here"),
                     tag("td", _verdict_mark(claim["word"]), cls="left", data_name="verdict"),
                     head=join(claim["says"], *(span(words, cls="about") for words in about)),
                 )
@@ -88,6 +92,15 @@ def overview(results: Sequence[Mapping[str, Any]]) -> Html:
         div(tag("h2", "Tested claims"), table(heads, claims, "figures papers claimed"), cls="panel") if claims else "",
         div(tag("h2", "All experiments"), scrolling(_experiments_table(results)), cls="panel"),
     )
+
+
+def _claimed_figure(claim: Mapping[str, Any], unit: str) -> Html | str:
+    """The difference of a claim, and below it, in small print, its interval and n."""
+    if claim["difference"] is None:
+        return difference(claim, unit)
+    value, interval = difference_and_interval(claim, unit)
+    small = span(f" {interval}, n = {claim['n']:,}", cls="interval")
+    return span(f"{value}{' points' if unit == '%' else ''}", small, cls="figure")
 
 
 def _paper_words(claim: Mapping[str, Any], result: Mapping[str, Any]) -> str:
@@ -147,7 +160,7 @@ def _state(name: str, results: Sequence[Mapping[str, Any]]) -> Html | str:
         return "small version ran"
     words, deciding = [], _deciding_claim(best)
     if deciding is not None:
-        words.append(difference(deciding, best["unit"]).partition(", n")[0].replace(" points", ""))
+        words.append(" ".join(difference_and_interval(deciding, best["unit"])))
     if best.get("seconds"):
         words.append(duration(best["seconds"]))
     return span(_verdict_mark(best["verdict"]), *(f", {each}" for each in words), cls="whole")

@@ -79,8 +79,14 @@ def difference(claim: Mapping[str, Any], unit: str) -> str:
     """Format the figures on which a claim's verdict is based: the difference, its interval and n."""
     if claim["difference"] is None:
         return "no questions"
+    value, interval = difference_and_interval(claim, unit)
+    return f"{value}{' points' if unit == '%' else ''} {interval}, n = {claim['n']:,}"
+
+
+def difference_and_interval(claim: Mapping[str, Any], unit: str) -> tuple[str, str]:
+    """Return the difference of a claim that has one, and its interval in brackets."""
     value, low, high = (_signed_value(claim[name], unit) for name in ("difference", "low", "high"))
-    return f"{value}{' points' if unit == '%' else ''} ({low} to {high}), n = {claim['n']:,}"
+    return value, f"({low} to {high})"
 
 
 def _signed_value(value: float, unit: str) -> str:
