@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -112,13 +112,8 @@ class _Badges:
 def _column(
     column: HitList, other_lists: Sequence[HitList], highlighted: dict[int, _Marked], badges: _Badges, shown_count: int
 ) -> Html:
-    cards = [
-        _card(column, other_lists, rank, highlighted, badges, shown_count)
-        for rank in range(1, min(shown_count, column.depth) + 1)
-    ]
-    apart = badges.gold | ({column.reader_answer.ordinal} if column.reader_answer is not None else set())
-    deeper = sorted(rank for ordinal in apart if (rank := column.rank_of(ordinal)) is not None and rank > shown_count)
-    for before, rank in pairwise([min(shown_count, column.depth), *deeper]):
+    cards = []
+    for before, rank in pairwise([0, *_shown_ranks(column, badges.gold, shown_count)]):
         if rank > before + 1:
             cards.append(div(f"{rank - before - 1} more", cls="between"))
         cards.append(_card(column, other_lists, rank, highlighted, badges, shown_count))
@@ -134,6 +129,28 @@ def _column(
         cls=f"list {column.run_side}",
         aria_label=f"List {column.run_side.upper()}, {column.name}",
     )
+
+
+def _shown_ranks(column: HitList, gold: Collection[int], shown_count: int) -> list[int]:
+    """Return the ranks that a list shows: the first ones, and deeper ones of gold passages and of the reader's passage."""
+    apart = {*gold, *([] if column.reader_answer is None else [column.reader_answer.ordinal])}
+    deeper = sorted(rank for ordinal in apart if (rank := column.rank_of(ordinal)) is not None and rank > shown_count)
+    return [*range(1, min(shown_count, column.depth) + 1), *deeper]
+
+
+def answers_in_both(
+    lists: Sequence[HitList],
+    question: Question,
+    passages: Mapping[int, Passage],
+    gold: Collection[int],
+    shown_count: int,
+    rule: str,
+) -> set[bool]:
+    """Return, of the passages that all lists show, whether one contains an answer, and whether one does not."""
+    shown = ({int(each.ordinals[rank - 1]) for rank in _shown_ranks(each, gold, shown_count)} for each in lists)
+    return {
+        _Marked.from_passage(passages[ordinal], question, rule).holds_answer for ordinal in set.intersection(*shown)
+    }
 
 
 def _card(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -14,7 +13,7 @@ from blindspot.app import hidden_questions, selection, study, url, who
 from blindspot.app.components.edits import edits_part
 from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.explanation import explanation_section
-from blindspot.app.components.hit_lists import HitList, rows_to_show, side_by_side
+from blindspot.app.components.hit_lists import HitList, answers_in_both, rows_to_show, side_by_side
 from blindspot.app.components.judge_opinions import JudgeMark, judge_marks
 from blindspot.app.components.judging.question_labels import judged, question_labels
 from blindspot.app.components.marks import letter, notice, relation_label
@@ -277,7 +276,12 @@ def _show_lists(
     columns = side_by_side(lists, question, passages, gold, shown, rule, judged_by_machine, opened_side)
     show(
         read_lines(open_study, question, lists, passages),
-        _legend(len(lists), bool(question.answers) or study.with_answers(open_study), columns),
+        _legend(
+            len(lists),
+            bool(question.answers) or study.with_answers(open_study),
+            columns,
+            answers_in_both(lists, question, passages, gold, shown, rule) if len(lists) == 2 else set(),
+        ),
         columns,
         div(*more, cls="foot more-hits"),
     )
@@ -285,26 +289,25 @@ def _show_lists(
 
 
 LEGEND_FOLD = tag("details", tag("summary", "Marks"), cls="legend-fold")
-_CARD = re.compile(r'<article class="([^"]*)" id="[^"]*" data-side="(.)" data-passage="(\d+)"')
 
 
-def _legend(columns: int, with_answers: bool, shown: Html) -> Html:
-    """The marks that occur in the shown lists; a narrow window shows them when LEGEND_FOLD is open."""
+def _legend(columns: int, with_answers: bool, shown: Html, in_both: Collection[bool]) -> Html:
+    """The marks that occur in the shown lists; a narrow window shows them when LEGEND_FOLD is open.
+
+    Args:
+        in_both: of the passages in both of two lists, whether they contain an answer.
+    """
     marks = {"answer": "answer", "word": "word of the question", "near": "similar name"}
     parts = [tag("mark", words, cls=cls) for cls, words in marks.items() if f'<mark class="{cls}"' in shown]
     if columns > 1:
         example = span(letter("b"), "23", cls="badge other")
         parts.append(span(example, " rank in the other list, – for none" if columns == 2 else " rank in another list"))
-    if columns == 2:
-        cards = [(passage, side, "answers" in classes.split()) for classes, side, passage in _CARD.findall(shown)]
-        beside = {passage for passage, side, _ in cards if side == "b"}
-        lines = {answers for passage, side, answers in cards if side == "a" and passage in beside}
-        words = {True: ", contains an answer", False: ", no answer" if with_answers else ""}
-        parts += [
-            span(span(cls="line answers" if each else "line"), f"passage in both lists{words[each]}", cls="of-lines")
-            for each in (True, False)
-            if each in lines
-        ]
+    words = {True: ", contains an answer", False: ", no answer" if with_answers else ""}
+    parts += [
+        span(span(cls="line answers" if each else "line"), f"passage in both lists{words[each]}", cls="of-lines")
+        for each in (True, False)
+        if each in in_both
+    ]
     return div(*parts, cls="legend") if parts else Html("")
 
 
