@@ -325,6 +325,12 @@ def _grouping(grouping: str) -> dict[str, str]:
     return {} if grouping == "relation" else {"groups": grouping}
 
 
+def lead(estimate: Estimate) -> tuple[str, str]:
+    """Return the side of the run that is ahead, "a", "b" or "" for none, and its lead in points, such as "+1.6"."""
+    points = 100 * (estimate.value or 0.0)
+    return ("", "0.0") if abs(points) < 0.05 else ("a" if points > 0 else "b", f"+{abs(points):.1f}")
+
+
 def gain(difference: Difference) -> Html:
     """A difference, with the letter of the better run, the interval and the p value."""
     estimate = difference.estimate
@@ -337,14 +343,12 @@ def gain(difference: Difference) -> Html:
         f"A − B: {signed_number(100 * estimate.value)} points, {interval}, {p_words(p)} ({adjusted}), "
         f"{count_with_units(estimate.n, estimate.units)}. {GAIN}"
     )
-    points = 100 * estimate.value
-    ahead = "" if abs(points) < 0.05 else letter("a" if points > 0 else "b")
-    words = "0.0" if abs(points) < 0.05 else f"+{abs(points):.1f}"
+    side, words = lead(estimate)
     shown = interval  # from the point of view of the leading run
-    if points <= -0.05:
+    if side == "b":
         shown = signed_ends(-100 * estimate.high, -100 * estimate.low)
     return span(
-        ahead,
+        letter(side) if side else "",
         words,
         span(shown, cls="interval"),
         title=message,

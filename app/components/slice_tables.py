@@ -9,7 +9,7 @@ import numpy as np
 
 from blindspot.analysis.accuracy import proportion, success_from_ranks
 from blindspot.analysis.buckets import FEW
-from blindspot.app.components.compare_tables import GAIN, gain
+from blindspot.app.components.compare_tables import GAIN, gain, lead
 from blindspot.app.components.marks import letter, n_figure, percentage
 from blindspot.app.components.strips import strip_cell, strip_head, widest_difference
 from blindspot.app.markup import Html, div, join, link, row, span, table, table_head, tag, term
@@ -177,9 +177,7 @@ def _beside(rest: PairedFigures | None, explained: float) -> Html:
     """What stands below the lead in a narrow window, which hides the columns: the lead elsewhere, and the contribution."""
     words = ""
     if rest is not None and rest.difference.estimate.value is not None:
-        points = 100 * rest.difference.estimate.value
-        ahead = "" if abs(points) < 0.05 else "A +" if points > 0 else "B +"
-        words = f"elsewhere {ahead}{abs(points):.1f};"
+        words = f"elsewhere {' '.join(filter(None, lead(rest.difference.estimate))).capitalize()};"
     return div(span(words), " ", span(f"moves it by {signed_number(100 * explained)}"), cls="beside")
 
 

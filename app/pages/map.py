@@ -83,11 +83,9 @@ def page() -> None:
     with head:
         _answer(map, rows, coloured)
         show(choices_fold(f"map {name}, by {colour.title}, k = {k}"))
-    shows_hits = run is not None and colour.name == "hit"
-    worst = clusters.most_missed(rows, run) if run is not None and shows_hits else None
-    _picture(map, state, rows, coloured, view, worst)
-    ordered = clusters.by_misses(rows, run) if run is not None and shows_hits else rows
-    clusters.table(map, state, ordered, k, _open_cluster(state))
+    _picture(map, state, rows, coloured, view)
+    missing = coloured.run_of_misses
+    clusters.table(map, state, clusters.by_misses(rows, missing) if missing else rows, k, _open_cluster(state))
     statistics = tag("summary", "Statistics: how far the map can be trusted, and the spread of each group")
     show(tag("details", statistics, quality_line(map), spread_table(map), cls="panel fold"))
     parts_panel(study, "map", list(maps), can_download=False)
@@ -143,6 +141,11 @@ class Colouring(NamedTuple):
     other: str | None
     k: int
 
+    @property
+    def run_of_misses(self) -> str | None:
+        """The run whose hits and misses the colours show; None for other colours."""
+        return self.run if self.colour.name == "hit" else None
+
 
 class Marks(NamedTuple):
     """What is marked on the map: the points with rings, by id; what the legend says of them; the names of clusters; and what
@@ -157,8 +160,8 @@ class Marks(NamedTuple):
 
 def _next_step(map: Map, state: Clusters, rows: Sequence[clusters.ClusterRow], colouring: Colouring) -> NextStep | None:
     """Return the step to the missed questions of the cluster that the answer names, or of the open cluster."""
-    colour, run, other, k = colouring
-    if colour.name != "hit" or run is None:
+    run, other, k = colouring.run_of_misses, colouring.other, colouring.k
+    if run is None:
         return None
     if (cluster := _open_cluster(state)) is not None:
         questions = clusters.missed_questions(map, state, cluster, run, k)
@@ -174,8 +177,8 @@ def _next_step(map: Map, state: Clusters, rows: Sequence[clusters.ClusterRow], c
 
 def _answer(map: Map, rows: Sequence[clusters.ClusterRow], colouring: Colouring) -> None:
     """Show what the colours say, where they show hits and misses; else what is on the map."""
-    colour, run, other, k = colouring
-    if colour.name != "hit" or run is None:
+    run, other, k = colouring.run_of_misses, colouring.other, colouring.k
+    if run is None:
         show(
             tag(
                 "h1",
@@ -276,9 +279,8 @@ def _picture(
     rows: Sequence[clusters.ClusterRow],
     colouring: Colouring,
     view: int,
-    named: clusters.ClusterRow | None,
 ) -> None:
-    """Show the map and what is selected on it. named: the cluster that the page's answer names."""
+    """Show the map and what is selected on it."""
     shown, cluster = points(map), _open_cluster(state)
     saved = saved_selection(map.study, url.value("selection")).points if url.value("selection") else None
     point = url.value("point")
@@ -287,11 +289,12 @@ def _picture(
         with picture_column:
             with st.container(key="map-picture", height="stretch"):
                 ringed, rings, note = _ringed_points(map, shown, state, cluster, saved), "", ""
-                if not ringed and named is not None and (run := colouring.run) is not None:
-                    missed = clusters.missed_questions(map, state, named.id, run, colouring.k)
-                    ringed, rings = frozenset(QUESTION + each.id for each in missed), f"missed in {named.name}"
-                    note = APART if clusters.lie_apart(map, state, named.id, view, run, colouring.k) else ""
-                names = _names(map, state, rows, colouring, view, named, cluster)
+                run, k = colouring.run_of_misses, colouring.k
+                if not ringed and run and (worst := clusters.most_missed(rows, run)) is not None:
+                    missed = clusters.missed_questions(map, state, worst.id, run, k)
+                    ringed, rings = frozenset(QUESTION + each.id for each in missed), f"missed in {worst.name}"
+                    note = APART if clusters.lie_apart(map, state, worst.id, view, run, k) else ""
+                names = _names(map, state, rows, colouring, view)
                 _plot(map, shown, state, colouring, view, Marks(ringed, rings, names, note))
             show(warnings(map, len(selectable(len(map)))))
         with right:
@@ -309,14 +312,12 @@ def _names(
     rows: Sequence[clusters.ClusterRow],
     colouring: Colouring,
     view: int,
-    named: clusters.ClusterRow | None,
-    cluster: int | None,
 ) -> tuple[PlaceName, ...]:
     """Return the names on the map: of the open cluster and those with the most misses, else of the largest. A cluster
     whose questions lie apart has none, because it would be untrue at one place.
     """
-    run, k = (None, colouring.k) if named is None else (colouring.run, colouring.k)
-    if run is None:
+    run, k, cluster = colouring.run_of_misses, colouring.k, _open_cluster(state)
+    if run is None or clusters.most_missed(rows, run) is None:
         largest = [id for id in state.ids if not clusters.lie_apart(map, state, id, view, None, k)]
         return clusters.names_on_map(map, state, view, largest)
     most = [row.id for row in clusters.by_misses(rows, run) if clusters.missed_count(row, run)]

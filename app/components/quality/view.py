@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
 
 from blindspot.app import hidden_questions, url
@@ -78,8 +80,9 @@ def render(open_study: Study, person: Person | None) -> None:
     visible = [dispute for dispute in found.disputes if dispute.question not in hidden]
     bad = [each for each in found.bad if each[0] not in hidden]
     disputes = disputes_panel(visible, bad, names, page, page_address)
-    show(*_page_head(open_study, found, audited), settle_button(visible))
-    show(audit_panel(audited, everything.batches, chosen, by, page_address, _drawn_from(open_study, audited)[1]))
+    drawn_from = _drawn_from(open_study, audited)
+    show(*_page_head(open_study, found, audited, drawn_from), settle_button(visible))
+    show(audit_panel(audited, everything.batches, chosen, by, page_address, drawn_from[1]))
     show(div(agreement_panel(found), people_panel(found), cls="side-by-side people-beside"), disputes)
     show(judges_panel(_judges(open_study, mark, sample), judge, trust, _injections(open_study, judge), page_address))
     show(certificates_panel(open_study))
@@ -143,7 +146,9 @@ def _show_empty_page(open_study: Study) -> None:
         show_empty_page(open_study, "No labels yet", about)
 
 
-def _page_head(open_study: Study, found: Quality, audited: Audit) -> list[Html]:
+def _page_head(
+    open_study: Study, found: Quality, audited: Audit, drawn_from: tuple[tuple[str, ...], int | None]
+) -> list[Html]:
     """Say how many unlabelled passages answer, where that is measured; then of what that is measured, how many labels
     there are, how well annotators agree, and what is to do.
     """
@@ -157,7 +162,7 @@ def _page_head(open_study: Study, found: Quality, audited: Audit) -> list[Html]:
     labels, audit_words = f"All labels: {number:,} by {givers}", ""
     if rate is not None and rate.value is not None and rate.low is not None and rate.high is not None:
         sample = f"{quantity(rate.passages, 'passage')} of {quantity(rate.questions, 'question')}"
-        title = f"{percent(rate.value)}% of the unlabelled passages{_frame_words(open_study, audited)} answer their question "
+        title = f"{percent(rate.value)}% of the unlabelled passages{_frame_words(*drawn_from)} answer their question "
         title += f"{stated_interval(100 * rate.low, 100 * rate.high)}, n = {quantity(rate.passages, 'passage')}"
         audit_words = f"Audit: {sample}. "
         labels += f", {alpha} on {over}" if alpha else ""
@@ -170,9 +175,8 @@ def _page_head(open_study: Study, found: Quality, audited: Audit) -> list[Html]:
     return [tag("h1", f"{title}."), tag("p", f"{audit_words}{rest}.", cls="lead") if rest else Html("")]
 
 
-def _frame_words(open_study: Study, audited: Audit) -> str:
+def _frame_words(runs: Sequence[str], depth: int | None) -> str:
     """Say of what the audit was drawn, as in " in the top 10 of bm25-train"; "" where its batches differ."""
-    runs, depth = _drawn_from(open_study, audited)
     return f" in the top {depth:,} of {' or '.join(runs)}" if runs and depth else ""
 
 
