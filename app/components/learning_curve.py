@@ -20,13 +20,18 @@ from blindspot.app.components.training.pairs import pair_rows
 from blindspot.app.judging_stores import judging_stores
 from blindspot.app.markup import Html, div, join, link, row, show, span, table, table_head, tag, term
 from blindspot.backend.core.jobs import request
-from blindspot.backend.core.result_table import signed_number
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import count_with_units
 from blindspot.backend.text.number_words import duration, quantity
 from blindspot.backend.training.curve_bench import curve_inputs
 from blindspot.backend.training.forecast_steps import LABELS
-from blindspot.backend.training.label_forecast import LabelForecast, UseForecast, forecast_labels, stored_forecast
+from blindspot.backend.training.label_forecast import (
+    LabelForecast,
+    UseForecast,
+    forecast_labels,
+    signed_points,
+    stored_forecast,
+)
 from blindspot.backend.training.learning_curve import add_point, is_unfinished
 from blindspot.backend.training.own_labels import own_effect
 from blindspot.backend.training.stored_curve_points import (
@@ -98,18 +103,20 @@ def _panel(open_study: Study, place: str, had_points: bool) -> None:
         if place != "training":  # there, the first sentence and a table say it
             _forecast_sentence(open_study, is_short=True)
         with st.container(horizontal=True, vertical_alignment="center"):
-            has_labels, has_forecast = (
-                judging_stores(open_study).labels.last_event > 0,
-                stored_forecast(open_study) is not None,
-            )
-            is_tab = place == "training" and has_labels
-            _forecast_button(open_study, place, primary=is_tab and not has_forecast)
-            if not (is_tab and has_forecast and not points) or is_unfinished(open_study):
+            is_tab = place == "training" and judging_stores(open_study).labels.last_event > 0
+            _forecast_button(open_study, place, primary=is_tab and stored_forecast(open_study) is None)
+            if place != "training" or not _is_first_measurement(open_study, points):
                 _button(open_study, lacking, place)  # else it stands below the title
             has_own = person is not None and judging_stores(open_study).labels.has_labelled(person.name)[0]
             asked = has_own and st.button("What did my labels change?", key=f"own-labels-{place}")
         if person is not None:
             _own_part(open_study, person.name, f"own-labels-{place}-lines", asked)
+
+
+def _is_first_measurement(open_study: Study, points: Sequence[CurvePoint]) -> bool:
+    """Return whether the tab's main step is to measure the first point: there is a forecast, and labels to measure."""
+    has_labels = judging_stores(open_study).labels.last_event > 0
+    return not points and has_labels and stored_forecast(open_study) is not None and not is_unfinished(open_study)
 
 
 def forecast_line(open_study: Study, place: str) -> None:
@@ -305,7 +312,7 @@ def _forecast_chart(expected: Sequence[Forecast], has_points: bool) -> Html:
         ends = (vertical_position(value) for value in (found.high, found.value, found.low))
         places.append((3 + 94 * number / LABELS[-1], *ends))
     ticks = [
-        span(signed_number(100 * value) if value else "0.0", cls="tick", style=f"top:{vertical_position(value):.1f}%")
+        span(signed_points(value), cls="tick", style=f"top:{vertical_position(value):.1f}%")
         for value in (low + _MARGIN / 2, 0.0, high - _MARGIN / 2)
     ]
     zero = span(cls="base", style=f"top:{vertical_position(0.0):.1f}%")
@@ -386,9 +393,7 @@ def curve_tab(open_study: Study) -> None:
     points = curve_points(open_study)
     found = stored_forecast(open_study)
     tabs.title(*_answer_sentences(open_study, points, found))
-    has_labels = judging_stores(open_study).labels.last_event > 0
-    is_first = found is not None and has_labels and not points and not is_unfinished(open_study)
-    if is_first and not _missing_reason(open_study):
+    if _is_first_measurement(open_study, points) and not _missing_reason(open_study):
         _button(open_study, "", "training", primary=True)
     if found is not None:
         show(_forecast_table(open_study, found))

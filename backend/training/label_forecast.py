@@ -156,8 +156,8 @@ class LabelForecast:
             return ""
         use = max(gains, key=lambda name: (gains[name].low > 0, gains[name].value))
         gain = gains[use]
-        change = f"{_signed_points(gain.value)} points of {MEASURE[use]} in {LEARNERS[use]}"
-        interval = f"(90%: {_signed_points(gain.low)} to {_signed_points(gain.high)})"
+        change = f"{signed_points(gain.value)} points of {MEASURE[use]} in {LEARNERS[use]}"
+        interval = f"(90%: {signed_points(gain.low)} to {signed_points(gain.high)})"
         if gain.low > 0:
             return f"{LABELS[-1]} more labels are expected to bring {change} {interval}."
         forecast = "the forecast is" if len(gains) == 1 else f"the best of {len(gains)} forecasts is"
@@ -212,7 +212,8 @@ def _stated(forecast: Forecast) -> str:
     return stated_interval(100 * forecast.low, 100 * forecast.high, "+", level=90)
 
 
-def _signed_points(share: float) -> str:
+def signed_points(share: float) -> str:
+    """Return a share in points with its sign, such as "+0.8"; "0.0" has none."""
     points = round(100 * share, 1)
     return signed_number(points) if points else "0.0"
 
@@ -221,7 +222,7 @@ def _forecast_cell(use: str, forecast: Forecast) -> tuple[str, str]:
     def text(value: float) -> str:
         if use == "gold":
             return f"{value:.0f}"
-        return f"{100 * value:.1f}" if use == "evaluation" else _signed_points(value)
+        return f"{100 * value:.1f}" if use == "evaluation" else signed_points(value)
 
     return text(forecast.value), f"{text(forecast.low)} to {text(forecast.high)}"
 
