@@ -80,7 +80,7 @@ def curves(points: Sequence[FrequencyPoint], names: tuple[str, str], k: int, uni
     places = [100 * (number + 0.5) / len(points) for number in range(len(points))]
     sides = {"a": [point.estimate_a for point in points], "b": [point.estimate_b for point in points]}
     joined = [number for number, point in enumerate(points) if point.is_joined]
-    shifts = {"a": -1.5, "b": 1.5}  # so that the points of a group stand beside each other
+    shifts = {"a": -1.5, "b": 1.5}  # so that the points of a group are side by side
     lines = [
         div(
             cls=f"line {side}",

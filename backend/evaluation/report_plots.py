@@ -30,7 +30,7 @@ LINE, ROW, LABELLED_ROW = 34, 24, 40
 
 def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) -> Figure:
     """Plot the measure of every run by relation. A thin line connects the runs of a relation, and whiskers are 95%
-    intervals. The label of a relation stands above its points, and the runs stand below each other, so that a narrow
+    intervals. The label of a relation is above its points, and the runs are one below the other, so that a narrow
     plot has room for the intervals and none hides another.
 
     Args:
@@ -77,7 +77,7 @@ def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) ->
 def curve_plot(curves: Curves, runs: Sequence[str], letters: Sequence[str] = ()) -> Figure:
     """Plot the measure by frequency, with one colour per run and one dash style per series. Points with fewer than 30
     questions are hollow, and those with fewer than 5 are not joined by the line. The axis shows each n. The points of a
-    group stand beside each other.
+    group are drawn side by side.
 
     Args:
         letters: of the first runs, which the legend shows before their names.
@@ -119,11 +119,11 @@ def curve_plot(curves: Curves, runs: Sequence[str], letters: Sequence[str] = ())
 def _part_of_curve(
     points: Sequence[Point], places: Mapping[int, float], label: str, number: int, line: dict[str, str], is_named: bool
 ) -> list[Scatter]:
-    """Plot the points of a run that its line joins, or those that stand alone, and those of few questions again,
+    """Plot the points of a run that its line joins, or those that it does not join, and those of few questions again,
     hollow.
 
     Args:
-        is_named: whether these points stand for the run in the legend.
+        is_named: whether the legend shows the run by these points.
     """
     trace = _points([point.success for point in points], [places[p.bucket] for p in points], label, number)
     spans = [
@@ -246,7 +246,7 @@ def _tick_labels(curves: Curves, runs: Sequence[str]) -> dict[int, str]:
 
 
 def _counted(curves: Curves) -> str:
-    """Return what the numbers below a group count, if questions and units of observation differ and stand alone."""
+    """Return what the numbers below a group count, if questions and units of observation differ and there is one series."""
     points = [point for by_run in curves.series.values() for each in by_run.values() for point in each]
     if len(curves.series) > 1 or all(point.units == point.n for point in points):
         return ""

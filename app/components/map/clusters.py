@@ -133,7 +133,7 @@ def by_misses(rows: Sequence[ClusterRow], run: str) -> list[ClusterRow]:
 
 
 def best_other(rows: Sequence[ClusterRow], run: str, compared: str | None = None) -> str | None:
-    """Return the run whose misses stand beside those of `run`: the one compared, else the one of the others that misses
+    """Return the run to compare the misses of `run` with: the one that was chosen, else the one of the others that misses
     the smallest share; None without another.
     """
     others = [name for name in rows[0].hits if name != run] if rows else []
