@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import zipfile
 from dataclasses import replace
 
 import pytest
 
-from blindspot.app.components.training.judges import _error_words
+from blindspot.app.components.training.export import export_words
 from blindspot.app.components.training.models import _curves
 from blindspot.backend.core.manifest import write_json
 from blindspot.backend.core.study import Study
@@ -16,7 +18,10 @@ from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.training.training_log import LOG
 from blindspot.backend.training.training_settings import DualEncoderSettings
 from blindspot.backend.training_sets.certificate_draws import read_plan
+from blindspot.backend.training_sets.export_options import ExportOptions
+from blindspot.backend.training_sets.exports import EXPORTS
 from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.backend.upkeep.downloads import download
 from blindspot.db.jobs import Job
 from blindspot.db.people import People
 from tests.app_pages import HOSTILE, Page
@@ -357,18 +362,11 @@ def raw(study):
 
 def test_an_export_takes_its_options(study):
     """The button's file is made of the open set, in the chosen form."""
-    import io
-    import zipfile
-
-    from blindspot.app.components.training.export import export_words
-    from blindspot.backend.training_sets.export_options import ExportOptions
-    from blindspot.backend.training_sets.exports import EXPORTS
-    from blindspot.backend.upkeep.downloads import download
-
     build(study, name="raw")
     page = Page(study.folder, "training", "lea", set="raw")
     assert "Export 3 questions" in [each.label for each in page.app.get("download_button")]
     assert "Of 18 pairs, at most 4 hard negatives and 1 row of a file for each question." in page.text
+    assert "stay out" not in page.text, "every question has one positive"
     for form in EXPORTS.all():
         said = export_words(raw(study), form, ExportOptions())[0]
         assert said == ("Export 3 questions" if form.negatives else "Export 18 pairs"), form.name
@@ -469,28 +467,36 @@ def test_three_judges_side_by_side(study):
     assert "1 1 of 10 retrieved 1 100.0% 1 100.0%" in strict.text
 
 
-def test_errors_of_an_automatic_judge_are_named_by_kind():
-    assert _error_words(0, 0) == "" and _error_words(7, 0) == "; all 7 errors are false positives"
-    assert _error_words(1, 0) == "; its only error is a false positive"
-    assert _error_words(4, 3) == "; of its 7 errors, 4 are false positives and 3 false negatives"
-    assert _error_words(1, 1) == "; of its 2 errors, 1 is a false positive and 1 a false negative"
+def test_an_export_says_how_many_positives_it_leaves_out(study):
+    say(study, "ann", "q0", {"p3": "positive", "p4": "positive"})
+    build(study, "labels", name="won")
+    page = Page(study.folder, "training", "lea", set="won")
+    positives = sum(TrainingSet.open(study, "won").manifest["counts"]["sources"]["positive"].values())
+    content = download(study, "training-set", "won", "sentence-transformers", "lea", ExportOptions()).content
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        written = len(archive.read("won-sentence-transformers/pairs.jsonl").splitlines())
+    assert positives - written == 2, "q0 has the two besides its gold"
+    assert f"So 2 of the {positives} positives stay out" in page.text
 
 
 def test_judges_that_are_missing_are_named(study):
     page = Page(study.folder, "training", "lea", tab="judges")
     assert "No judge is trained yet." in page.text and "judge" in page.links(), "without labels, it leads to Judge"
     assert (
-        "No people. Nobody has judged a question of r yet" in page.text
+        "No annotators. Nobody has judged a question of r yet" in page.text
         and "At least two of the three judges are needed" in page.text
     )
     say(study, "ann", "q0", {"p1": "positive", "p3": "positive"})
     page = Page(study.folder, "training", "lea", tab="judges", cell="zzz", ranks="7")
     assert (
         "No cross-encoder. No model has scored passages here" in page.text
-        and "judged by people and answer match" in page.text
+        and "judged by annotators and answer match" in page.text
     )
-    assert "The answer match is right in 1 of 2 pairs that annotators settled, 50.0% (95%: " in page.text
-    assert "; its only error is a false negative." in page.text
+    assert "By annotators, the answer match is right with its yes in 1 of 1 (100.0%" in page.text
+    assert ") and with its no in 0 of 1 (0.0%" in page.text and "left out" not in page.text
+    say(study, "ann", "q0", {"p2": "unsure"})
+    page = Page(study.folder, "training", "lea", tab="judges")
+    assert "2 pairs judged by annotators and answer match 1 disputed or unsure pair left out" in page.text
     assert "2–5 1 of 40 retrieved 0 0.0% 0 0 1 100.0% 0" in page.text and "pair at" not in page.text
 
 

@@ -8,7 +8,7 @@ import pytest
 from blindspot.analysis.disagreements import NO, SILENT, YES, pairs_in_cell, patterns, tabulate
 from blindspot.backend.training_sets.judge_agreement import judge_agreement
 from blindspot.db.errors import Missing
-from tests.training_studies import say, score, training_study
+from tests.training_studies import RUN, say, score, training_study
 
 # rank, people, cross-encoder, answer match
 PAIRS = [
@@ -104,25 +104,27 @@ def test_what_each_says_of_the_pairs_of_a_run(study):
     say(study, "ben", "q1", {"p6": "negative"})  # in dispute
     score(study, {("q0", "p1"): 0.4, ("q0", "p2"): 0.9, ("q0", "p4"): 0.9, ("q0", "p30"): 0.9, ("q1", "p6"): 0.9})
     found = judge_agreement(study, "r", "judge")
-    assert (found.judges, found.missing) == (("people", "cross-encoder", "answer match"), {})
+    assert (found.judges, found.missing) == (("annotators", "cross-encoder", "answer match"), {})
     assert told(found) == {("q0", "p1", 1): (YES, NO, YES), ("q0", "p2", 3): (NO, YES, YES)}
     assert told(found, 0.4)["q0", "p1", 1] == (YES, YES, YES)
     assert (found.labels, found.probabilities.tolist()) == (["positive", "related"], [0.4, 0.9])
     assert found.found[:7].tolist() == [10] * 6 + [0]
+    hits = {id: [f"p{ordinal}" for ordinal in found_hits] for id, found_hits in RUN.items()}
+    assert found.undecided == ("p4" in hits["q0"]) + ("p6" in hits["q1"]) == 2
 
 
 def test_two_judges_where_one_is_missing(study):
     score(study, {("q0", "p1"): 0.4, ("free", "p19"): 0.9})
     found = judge_agreement(study, "r", "judge")
-    assert found.judges == ("cross-encoder", "answer match") and "Judge page" in found.missing["people"]
+    assert found.judges == ("cross-encoder", "answer match") and "Judge page" in found.missing["annotators"]
     assert told(found) == {("q0", "p1", 1): (NO, YES)}  # "free" has no answers
     say(study, "ann", "q0", {"p1": "positive", "p3": "negative"})
     found = judge_agreement(study, "r", None)
-    assert found.judges == ("people", "answer match") and set(found.missing) == {"cross-encoder"}
+    assert found.judges == ("annotators", "answer match") and set(found.missing) == {"cross-encoder"}
     assert told(found) == {("q0", "p1", 1): (YES, YES), ("q0", "p3", 4): (NO, NO)}
     study.questions.connection.execute("UPDATE question SET answers = '[]'")
     found = judge_agreement(study, "r", "judge")
-    assert found.judges == ("people", "cross-encoder") and "has answers" in found.missing["answer match"]
+    assert found.judges == ("annotators", "cross-encoder") and "has answers" in found.missing["answer match"]
     assert told(found) == {("q0", "p1", 1): (YES, NO)}
 
 

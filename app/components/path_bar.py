@@ -24,6 +24,8 @@ from blindspot.app.markup import Html, link, show, span, tag
 from blindspot.backend.checking.jobs import cleaned_file
 from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
+from blindspot.backend.demo import is_demo
+from blindspot.backend.demo.making import MODELS, POLICIES
 from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.upkeep.study_path import STEPS, NextStep, PathState, PathStep
 from blindspot.db.people import Person
@@ -46,8 +48,15 @@ class Stop(NamedTuple):
         return None if self.next is None else href(self.next)
 
 
-SEE, LOOK, JUDGE, CHANGE = 0, 1, 2, 5  # places of steps; after "See the change" the loop begins again with judging
+SEE, LOOK, JUDGE, CLEAN, CHANGE = (
+    0,
+    1,
+    2,
+    3,
+    5,
+)  # places of steps; after "See the change" the loop begins again with judging
 JUDGE_A_FILE = 1  # among the steps of a check
+PREPARED = "Prepared by the demo"
 _VIEWED = "question-viewed"
 _place_of_next: ContextVar[list[DeltaGenerator] | None] = ContextVar("place of the next step", default=None)
 
@@ -165,7 +174,7 @@ def _stop_item(number: int, stop_count: int, stop: Stop, is_here: bool, is_comin
     place = span(span(f"{number + 1} "), cls="place", data_step=step)
     return tag(
         "li",
-        span("✓ ", cls="tick") if has_tick else "",
+        span("✓ ", cls="tick" if stop.is_done and stop.tick != PREPARED else "tick soft") if has_tick else "",
         place if step or not has_tick else "",
         stop.title if is_here or stop.address is None else link(stop.title, stop.address),
         cls="now" if is_current else "done" if stop.tick else None,
@@ -233,8 +242,15 @@ def _tick(open_study: Study, step: PathStep, state: PathState) -> str:
     if step is STEPS[JUDGE] and open_study.labels.has_waiting_questions():
         return ""
     if step.is_done(state):
-        return "Done by you" if step in STEPS[LOOK : JUDGE + 1] else "Done"
+        if step in STEPS[LOOK : JUDGE + 1]:
+            return "Done by you"
+        return PREPARED if step in STEPS[CLEAN:] and is_demo(open_study) and _is_as_made(state) else "Done"
     return "Done by others" if step.is_done_by_others(state) else ""
+
+
+def _is_as_made(state: PathState) -> bool:
+    """Whether a demo has no sets and models besides its own."""
+    return state.training_sets.keys() <= POLICIES.keys() and state.retrievers.keys() <= set(MODELS.values())
 
 
 def _check_stops(open_study: Study) -> list[Stop]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from blindspot.app.components.compare_tables import scrolling
@@ -34,15 +34,26 @@ class PlannedWords(NamedTuple):
     time: str
 
 
-def planned_table(cells: Sequence[Cell], claims: Sequence[PaperClaim], about: ExperimentDescription) -> Html:
-    """Each claim with the difference of the paper's figures, and below them these figures by variant."""
+def planned_table(
+    cells: Sequence[Cell], claims: Sequence[PaperClaim], notes: Iterable[str], about: ExperimentDescription
+) -> Html:
+    """Each claim with the difference of the paper's figures, below them those figures that no claim has, by variant, and
+    the notes of the plan.
+    """
     printed = published_figures(cells)
     if not printed and not claims:
         return Html("")
     claimed, reported = _claims_table(cells, claims, about.paper), _figures_table(printed)
+    is_told = printed.keys() <= {
+        place
+        for claim in claims
+        if claim.expected_worse in printed
+        for place in (claim.expected_better, claim.expected_worse)
+    }
     where = span(f"on {about.measured_on}", cls="soft") if about.measured_on and printed else ""
     head = tag("h2", f"What {about.paper} {'reports' if printed else 'claims'} ", where)
-    return div(head, claimed, scrolling(reported) if printed else "", cls="panel planned")
+    more = (tag("p", note, cls="convention") for note in notes)
+    return div(head, claimed, "" if is_told else scrolling(reported), *more, cls="panel planned")
 
 
 def _claims_table(cells: Sequence[Cell], claims: Sequence[PaperClaim], paper: str) -> Html:

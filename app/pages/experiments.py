@@ -198,7 +198,7 @@ def _planned_words(_study: Study, name: str, *key: object) -> PlannedWords:
     sets = {words for count in _study.questions.counts() for words in (count["dataset"], f"/{count['split']}") if words}
     title = planned_title(planned.cells, planned.claims, about.paper, list(_study.settings.encoders), sets)
     return PlannedWords(
-        planned_table(planned.cells, planned.claims, about),
+        planned_table(planned.cells, planned.claims, planned.notes, about),
         parts_list(*planned.as_words()),
         title,
         planned.trainings,

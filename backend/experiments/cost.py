@@ -39,12 +39,15 @@ PAIRS = 4  # texts that a cross-encoder or reader is timed on
 
 @dataclass(frozen=True, slots=True)
 class PlannedParts:
-    """The parts of an experiment that exist already, and the parts that it would make. cells, claims: of its plan."""
+    """The parts of an experiment that exist already, and the parts that it would make. cells, claims, notes: of its
+    plan.
+    """
 
     existing: Sequence[Part]
     waiting: Sequence[Part]
     cells: Sequence[Cell] = ()
     claims: Sequence[PaperClaim] = ()
+    notes: Sequence[str] = ()
 
     @property
     def trainings(self) -> str:
@@ -71,6 +74,7 @@ def planned_parts(
         [part for part in parts if part not in finished_parts],
         plan.cells,
         plan.claims,
+        tuple(plan.notes),
     )
 
 

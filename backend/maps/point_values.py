@@ -136,7 +136,8 @@ def cluster_rows(
 
 def cluster_names(point_facts: PointFacts, clusters: Clusters) -> dict[int, str]:
     """Return a name for every cluster: the one that people gave it, else the commonest relations of its questions, else
-    its characteristic words. Clusters with equal names have their numbers.
+    its characteristic words. Clusters whose names would be equal have their first characteristic words too, else their
+    numbers.
     """
     names = {
         id: clusters.names.get(id)
@@ -147,8 +148,15 @@ def cluster_names(point_facts: PointFacts, clusters: Clusters) -> dict[int, str]
         or "no characteristic words"
         for id in clusters.ids
     }
+    doubled = _equal(names)
+    names |= {id: f"{names[id]}: {clusters.words[id][0]}" for id in doubled if clusters.words.get(id)}
+    return names | {id: f"{names[id]}, no. {id + 1}" for id in _equal(names)}
+
+
+def _equal(names: Mapping[int, str]) -> list[int]:
+    """Return the clusters that share their name with another."""
     times = Counter(names.values())
-    return {id: name if times[name] == 1 else f"{name} ({id + 1})" for id, name in names.items()}
+    return [id for id, name in names.items() if times[name] > 1]
 
 
 def questions_of_cluster(point_facts: PointFacts, clusters: Clusters, id: int) -> list[int]:

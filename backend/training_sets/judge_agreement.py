@@ -17,7 +17,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.db.labels import Labels
 
-PEOPLE, CROSS_ENCODER, ANSWERS = "people", "cross-encoder", "answer match"
+PEOPLE, CROSS_ENCODER, ANSWERS = "annotators", "cross-encoder", "answer match"
 DEPTH = 100
 BLOCK = 200  # questions looked up together
 VOTE_OF_LABEL = {"positive": YES, "related": NO, "negative": NO}
@@ -37,6 +37,7 @@ class JudgeAgreement:
         probabilities: (n,) float64, NaN if unknown.
         labels: people's labels.
         found: (DEPTH,) int64, the number of passages that the run has at each rank, over all questions.
+        undecided: number of judged pairs that are left out, because they are disputed or unsure.
     """
 
     judges: tuple[str, ...]
@@ -50,6 +51,7 @@ class JudgeAgreement:
     answers: np.ndarray
     labels: list[str | None]
     found: np.ndarray
+    undecided: int
 
     def votes(self, threshold: float) -> np.ndarray:
         """Return the votes, (judges, n) int8. The cross-encoder votes yes if its probability is at least
@@ -78,9 +80,12 @@ def judge_agreement(study: Study, run: str, model: str | None) -> JudgeAgreement
     """
     opened = study.run(run)
     labels: dict[str, dict[str, str]] = {}
+    undecided: dict[str, set[str]] = {}
     for pair in Labels(study.labels_path, read_only=True).consensus(opened.question_ids):
         if pair.label in VOTE_OF_LABEL:
             labels.setdefault(pair.question, {})[pair.passage] = pair.label
+        else:
+            undecided.setdefault(pair.question, set()).add(pair.passage)
     store = ScoreStore.open(study, model) if model is not None else None
     judged_by: dict[str, Collection[str]] = {
         PEOPLE: labels.keys(),
@@ -109,6 +114,17 @@ def judge_agreement(study: Study, run: str, model: str | None) -> JudgeAgreement
         answers=np.array(columns[5], np.int8),
         labels=list(columns[3]),
         found=np.pad(hits_by_rank, (0, DEPTH - len(hits_by_rank))),
+        undecided=_retrieved(study, opened, undecided),
+    )
+
+
+def _retrieved(study: Study, run: Run, passages: Mapping[str, Collection[str]]) -> int:
+    """Return how many of some passages, by question, a run has among its top DEPTH."""
+    at = study.corpus.ordinals({passage for each in passages.values() for passage in each})
+    return sum(
+        int(np.isin(run.hits.ordinals[row, :DEPTH], [at[passage] for passage in passages[id] if passage in at]).sum())
+        for row, id in enumerate(run.question_ids)
+        if id in passages
     )
 
 

@@ -26,7 +26,7 @@ const BUTTONS = { next: "Next", undo: "Undo", skip: "Skip", rest: "Rest negative
   answers: "Your answers", guidelines: "Guidelines", help: "Keys" };
 const ON_THE_BAR = new Set(["next", "undo", "skip", "rest"]); // the other buttons open with "More"; on a phone, "Rest negative" does too
 const PHONE = window.matchMedia("(max-width: 640px)");               // as in judging.css
-const taskOf = (card) => `Does each passage, read on its own${card.candidates.some((one) => one.title) ? " with its title" : ""}, answer the question?`;
+const taskOf = (card) => `Does ${card.candidates.length > 1 ? "each" : "this"} passage, read on its own${card.candidates.some((one) => one.title) ? " with its title" : ""}, answer the question?`;
 const titled = (one) => (one.title ? [node("b", {}, one.title), " "] : []);
 const MEANINGS = {
   positive: "It answers the question, and a reader would trust it without looking further.",
@@ -254,7 +254,8 @@ class Judging {
     const labels = this.labels();
     const open = card.candidates.filter((one) => !labels.has(one.passage)).length;
     if (!labels.size && this.data.mode === "judge") {
-      this.say(`No passage is judged yet. ${this.nameOfKey("rest")}: label all negative, or mark the question as bad, or skip it`);
+      const allNegative = card.candidates.length > 1 ? `${this.nameOfKey("rest")}: label all negative, or` : "Label it, or";
+      this.say(`No passage is judged yet. ${allNegative} mark the question as bad, or skip it`);
       return;
     }
     if (open && this.confirmed !== this.key) {
@@ -371,6 +372,7 @@ class Judging {
     } }, words, " ", node("kbd", {}, nameOf(this.keyOf(action))));
     this.parts = {
       progress: node("span", { class: "progress-words" }),
+      number: node("span", { class: "passage-number" }),
       status: node("span", { class: "status", role: "status" }),
       banner: node("div", { class: "banner", role: "alert", hidden: true }),
       refused: node("div", { class: "banner refused", role: "alert", hidden: true }),
@@ -402,7 +404,7 @@ class Judging {
     this.actions = node("div", { class: "judge-actions", role: "toolbar", "aria-label": "Actions" },
       ...thumb, ...buttons.slice(0, at), more, ...buttons.slice(at));
     this.root = node("section", { class: "judge", "aria-label": "Judging" },
-      node("div", { class: "judge-bar" }, parts.progress, parts.status), parts.banner, parts.refused, parts.head, parts.list,
+      node("div", { class: "judge-bar" }, parts.progress, parts.number, parts.status), parts.banner, parts.refused, parts.head, parts.list,
       node("div", { class: "judge-foot" }, parts.message, parts.note, this.actions), parts.live, parts.help, parts.guidelines, parts.answers);
     this.mount(this.parent);
   }
@@ -418,6 +420,7 @@ class Judging {
     const card = this.card;
     this.actions.hidden = !card;
     this.actions.querySelector("[data-action=answers]").hidden = this.data.mode !== "judge";
+    this.actions.querySelector("[data-action=rest]").hidden = card?.candidates.length === 1;
     if (!card || card.key !== this.paintedKey) this.paintHead(card);
     this.paintList(card);
     this.parts.message.textContent = this.message;
@@ -431,6 +434,7 @@ class Judging {
     const { outbox, parts } = this;
     const count = outbox.entries.length;
     parts.progress.textContent = this.card?.progress ?? this.data.progress ?? "";
+    parts.number.textContent = this.passageNumber();
     parts.status.textContent = this.card || count || outbox.lost || this.data.history.length ? outbox.status() : "";
     parts.status.classList.toggle("unsaved", count > 0 || outbox.lost > 0);
     const trouble = count ? this.data.trouble : null;
@@ -443,6 +447,12 @@ class Judging {
     if (parts.banner.textContent !== lines.join(" ")) parts.banner.textContent = lines.join(" ");
     parts.banner.hidden = !lines.length;
     if (outbox.refused.length !== this.paintedRefused) this.paintRefused();
+  }
+
+  // Which passage of the question is to be judged, as in "passage 2 of 5"; "" once all are.
+  passageNumber() {
+    const count = this.card?.candidates.length ?? 0;
+    return this.at < count ? `passage ${this.at + 1} of ${count}` : "";
   }
 
   paintRefused() {

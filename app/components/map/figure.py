@@ -60,7 +60,7 @@ FIXED = {
 LAYERS = (FOUND, MISSED, BOTH, NEITHER, ONLY_SECOND, ONLY_FIRST)
 """Hits and misses as they are drawn: misses, and what differs between two runs, above the others."""
 MANY_QUESTIONS = 800
-"""More questions than so many are drawn smaller."""
+"""More questions than so many are drawn smaller, so that their rings do not become one blob."""
 PASSAGE_SIZE = 4
 _LINE = 62
 
@@ -145,7 +145,7 @@ def map_figure(
     drawn = np.array([name if name in selected else OTHERS for name in values], dtype=object)[shown]
     quiet = quiet_categories() | {OTHERS}
     colours = _colours([name for name in every if name not in quiet])
-    is_question, question_size = shown < map.shown_questions, 10 if map.shown_questions <= MANY_QUESTIONS else 8
+    is_question, question_size = shown < map.shown_questions, 8 if map.shown_questions <= MANY_QUESTIONS else 6
     traces = [_density(places)] if len(shown) < len(map) else []
 
     def depth(name: str) -> tuple[bool, int, int]:
@@ -157,14 +157,14 @@ def map_figure(
         for question in (False, True):
             rows = np.flatnonzero((drawn == name) & (is_question == question))
             if len(rows):
-                less = 3 * (name in quiet or name in (BOTH, NEITHER))
+                less = 2 * (name in quiet or name in (BOTH, NEITHER))
                 size = question_size - less if question else PASSAGE_SIZE
                 style = PointStyle(label_of_value(name), question, colour, shape, size)
                 texts = [_hover(titles[i], starts[i], label_of_value(values[i])) for i in shown[rows].tolist()]
                 is_first = not any(trace.get("legendgroup") == style.name for trace in traces)
                 traces.append(_trace(places[shown[rows]], [ids[i] for i in shown[rows]], texts, style, is_first))
     if highlighted_ids:
-        traces.append(_rings(places[[i for i, id in enumerate(ids) if id in highlighted_ids]]))
+        traces.append(_rings(places[[i for i, id in enumerate(ids) if id in highlighted_ids]], question_size + 4))
     result = Figure(traces)
     _lay_out(result, map)
     for axis, ends in (("xaxis", places[:, 0]), ("yaxis", places[:, 1])):
@@ -229,7 +229,7 @@ def _trace(
     }
 
 
-def _rings(coordinates: np.ndarray) -> dict[str, Any]:
+def _rings(coordinates: np.ndarray, size: int) -> dict[str, Any]:
     """Rings above all points. Without ids, and without hovering, they let clicks through and are in no selection."""
     return {
         "type": "scattergl",
@@ -240,7 +240,7 @@ def _rings(coordinates: np.ndarray) -> dict[str, Any]:
         "showlegend": False,
         "name": "marked",
         "legendrank": 1,  # last in the legend, whose order is reversed
-        "marker": {"color": "#e0218a", "symbol": "circle-open", "size": 14, "line": {"width": 2}},
+        "marker": {"color": "#e0218a", "symbol": "circle-open", "size": size, "line": {"width": 1.5}},
         "unselected": {"marker": {"opacity": 1}},
     }
 

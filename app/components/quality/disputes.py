@@ -51,10 +51,11 @@ def disputes_panel(
         ),
         cls="list-head",
     )
+    order = "Positive against negative first. " if _has_opposites(disputes) else ""
     note = tag(
         "p",
-        "Positive against negative first. A disputed passage is left out of training and of all rates until it is settled. "
-        "Decide before you look at the names.",
+        f"{order}A disputed passage is left out of training and of all rates until it is settled. Decide before you "
+        "look at the names.",
         cls="convention",
     )
     more = (
@@ -66,6 +67,12 @@ def disputes_panel(
     )
     listed = div(*(_dispute(each, names) for each in shown), cls="disputes")
     return div(head, note, listed, more, _bad_question_row(bad), cls="panel")
+
+
+def _has_opposites(disputes: Sequence[Dispute]) -> bool:
+    """Whether some passages, but not all, are labelled both positive and negative."""
+    opposed = [{"positive", "negative"} <= passage.votes.keys() for dispute in disputes for passage in dispute.passages]
+    return any(opposed) and not all(opposed)
 
 
 def settle_button(disputes: Sequence[Dispute]) -> Html:

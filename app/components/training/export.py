@@ -11,7 +11,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training_sets.export_options import ExportOptions
 from blindspot.backend.training_sets.exports import EXPORTS
-from blindspot.backend.training_sets.exports.base import ExportFormat
+from blindspot.backend.training_sets.exports.base import ExportFormat, positives_left_out
 from blindspot.backend.training_sets.training_set import HARD, TrainingSet
 from blindspot.backend.upkeep.downloads import download
 
@@ -42,12 +42,27 @@ def export_form(open_study: Study, training_set: TrainingSet) -> None:
     def archive_content() -> bytes:
         return download(open_study, "training-set", training_set.name, format, by, ExportOptions(**about)).content
 
-    words, more = export_words(training_set, EXPORTS.get(format), ExportOptions(**about))
+    form, options = EXPORTS.get(format), ExportOptions(**about)
+    words, more = export_words(training_set, form, options)
+    if form.rows:
+        more = f"{more} {_positives_words(open_study, training_set, options.rows or form.rows)}".strip()
     with columns[1]:
         file = f"{training_set.name}-{format}.zip"
         st.download_button(words, archive_content, file, key="export-set", on_click="ignore")
     with note:
         show(tag("p", more, cls="convention") if more else "")
+
+
+def _positives_words(open_study: Study, training_set: TrainingSet, rows: int) -> str:
+    """Say how many positives, which cleaning may have won, a limit of rows leaves out; "" if it leaves out none."""
+    left = positives_left_out(open_study, training_set, rows)
+    if not left:
+        return ""
+    positives = sum(training_set.manifest["counts"]["sources"]["positive"].values())
+    return (
+        f"So {left:,} of the {quantity(positives, 'positive')} stay out; more rows of a question, under More settings, "
+        "take them in."
+    )
 
 
 def export_words(training_set: TrainingSet, form: ExportFormat, options: ExportOptions) -> tuple[str, str]:

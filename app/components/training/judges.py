@@ -96,8 +96,8 @@ def shown_agreement(open_study: Study, set_manifest: Manifest | None) -> ShownAg
 
 
 def agreement_sentence(agreement: ShownAgreement | None) -> str:
-    """Say on what share of the pairs the judges agree; of people and one machine, how often and in what the machine is
-    wrong. "" if they cannot be compared.
+    """Say on what share of the pairs the judges agree; of people and one machine, what share of its yes and of its no
+    people confirm. "" if they cannot be compared.
     """
     if agreement is None or len(agreement.found.judges) < 2:
         return ""
@@ -105,39 +105,26 @@ def agreement_sentence(agreement: ShownAgreement | None) -> str:
     voted = (votes != SILENT).all(0)
     if not voted.any():
         return ""
-    votes, judges = votes[:, voted], agreement.found.judges
+    votes, judges, rows = votes[:, voted], agreement.found.judges, agreement.found.rows[voted]
     agree = (votes == votes[0]).all(0)
-    counts = f"{int(agree.sum()):,} of {quantity(len(agree), 'pair')}"
-    share = _share_words(agree, agreement.found.rows[voted])
     if len(judges) > 2 or PEOPLE not in judges:
         names = _all_agree_text(judges)
-        return f"{names[:1].upper()}{names[1:]} agree on {counts} of {agreement.run}, {share}."
-    people, machine = (votes[judges.index(PEOPLE)], votes[1 - judges.index(PEOPLE)])
-    wrong_yes, wrong_no = (int(((machine == said) & (people != said)).sum()) for said in (YES, NO))
-    name = {ANSWERS: "answer match", CROSS_ENCODER: "cross-encoder"}[judges[1 - judges.index(PEOPLE)]]
-    return f"The {name} is right in {counts} that annotators settled, {share}{_error_words(wrong_yes, wrong_no)}."
+        return f"{names[:1].upper()}{names[1:]} agree on {_share_words(agree, rows)} pairs of {agreement.run}."
+    machine, name = votes[1 - judges.index(PEOPLE)], judges[1 - judges.index(PEOPLE)]
+    confirmed = [
+        f"{word} in {_share_words(agree[machine == said], rows[machine == said])}"
+        for said, word in ((YES, "yes"), (NO, "no"))
+        if (machine == said).any()
+    ]
+    return f"By annotators, the {name} is right with its {' and with its '.join(confirmed)} pairs."
 
 
 def _share_words(is_right: np.ndarray, question_rows: np.ndarray) -> str:
-    """Return a share in percent with its interval over questions."""
+    """Return counts, and in brackets their share in percent with its interval over questions."""
     share = proportion(is_right, np.unique(question_rows, return_inverse=True)[1])
     has_interval = share.low is not None and share.high is not None
-    interval = f" (95%: {percent(share.low)} to {percent(share.high)})" if has_interval else ""
-    return f"{percent(share.value)}%{interval}"
-
-
-def _error_words(wrong_yes: int, wrong_no: int) -> str:
-    """Return of which kind the errors are, after what is right."""
-    wrong = wrong_yes + wrong_no
-    if not wrong:
-        return ""
-    if wrong_yes and wrong_no:
-        return (
-            f"; of its {wrong:,} errors, {quantity(wrong_yes, 'is a false positive', 'are false positives')} and "
-            f"{quantity(wrong_no, 'a false negative', 'false negatives')}"
-        )
-    kind = "positive" if wrong_yes else "negative"
-    return f"; its only error is a false {kind}" if wrong == 1 else f"; all {wrong:,} errors are false {kind}s"
+    interval = f", {percent(share.low)} to {percent(share.high)}" if has_interval else ""
+    return f"{int(is_right.sum()):,} of {len(is_right):,} ({percent(share.value)}%{interval})"
 
 
 def agreement_panel(open_study: Study, agreement: ShownAgreement | None, sentence: str = "") -> None:
@@ -171,7 +158,9 @@ def _agreement_card(agreement: ShownAgreement, sentence: str) -> tuple[Pattern, 
     with columns[0]:
         can_compare = len(found.judges) > 1
         judged = f"{quantity(len(found.ranks), 'pair')} judged by {_all_agree_text(found.judges)}"
-        show(tag("h2", judged if can_compare else "People and automatic judges"))
+        left_out = f" {quantity(found.undecided, 'disputed or unsure pair')} left out" if found.undecided else ""
+        title = judged if can_compare else "Annotators and automatic judges"
+        show(tag("h2", title, span(left_out, cls="soft") if can_compare and left_out else ""))
     with columns[1]:
         url.select("Run", "run", agreement.runs, agreement.default_run, FORGET)
     if agreement.models:
@@ -380,7 +369,7 @@ def _pairs(
         ],
         a=run,
     )
-    heads = ("question", "passage", "rank", "people", "cross-encoder", "answer")
+    heads = ("question", "passage", "rank", "annotators", "cross-encoder", "answer")
     head = tag("tr", *(tag("th", words, scope="col", cls="left") for words in heads))
     where = f"rank {ranks[0]}" if ranks[0] == ranks[1] else f"ranks {_ranks_text(ranks)}"
     show(
