@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from blindspot.app.components.experiments import _counted_words, _same_figure, finding, overview_sentence
-from blindspot.app.components.planned_experiment import planned_title
+from blindspot.app.components.planned_experiment import planned_table, planned_title
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.study import Study
 from blindspot.backend.experiments.cost import ExperimentCost, next_without_training, planned_parts
@@ -14,7 +14,7 @@ from blindspot.backend.experiments.plan import Cell, PaperClaim
 from blindspot.backend.experiments.running import run_experiment
 from blindspot.backend.experiments.tables import difference
 from blindspot.backend.text.number_words import duration, quantity
-from tests.app_pages import HOSTILE, Page
+from tests.app_pages import HOSTILE, Page, words
 from tests.experiments import experiment_study
 from tests.training_studies import copied
 
@@ -68,8 +68,9 @@ def test_an_experiment_that_trains_first_offers_to_estimate_its_time(study, monk
 
 def test_before_it_runs_an_experiment_shows_the_paper_s_figures_and_claims(study):
     page = Page(study.folder, "experiments", experiment="strategies")
-    assert "variant Success@5 in-batch negatives 68.5" in page.text and "not denoised 68.0" in page.text
-    assert "hard negatives, denoised (step 3) 73.2" in page.text
+    assert "+0.4 68.9 against 68.5" in page.text and "+0.9 68.9 against 68.0" in page.text
+    assert "variant Success@5" not in page.text, "the claims have every figure"
+    assert "questions for each of 8 devices, processed as one batch." in page.text, "the plan's notes"
     (title,) = page.part("<h1.*?</h1>")
     assert title.startswith("RocketQA reports that denoised hard negatives beat raw ones: 5.2 points of Success@5 (")
     assert title.endswith(" (73.2 against 68.0); not run here yet.")
@@ -77,6 +78,14 @@ def test_before_it_runs_an_experiment_shows_the_paper_s_figures_and_claims(study
     pair = "hard negatives, denoised (step 3) less hard negatives, not denoised"
     assert f"denoised hard negatives beat raw ones {pair} +5.2 73.2 against 68.0 not run" in page.text
     assert "What RocketQA reports on Natural Questions" in page.text
+
+
+def test_figures_that_no_claim_has_stand_below_the_claims():
+    cells = [Cell("Average", name, (), published) for name, published in (("BM25", 71.2), ("tiny", 49.7), ("DPR", 56.6))]
+    claim = PaperClaim("BM25 beats tiny", ("Average", "BM25"), ("Average", "tiny"))
+    about = EXPERIMENTS["relations"]
+    assert "variant BM25 tiny DPR Average 71.2 49.7 56.6" in words(planned_table(cells, [claim], [], about))
+    assert "variant" not in words(planned_table(cells[:2], [claim], [], about))
 
 
 def test_a_paper_s_claim_names_its_own_retriever_and_no_question_set_of_the_study():

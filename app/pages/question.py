@@ -106,17 +106,14 @@ def _listed_question(open_study: Study) -> None:
     if not lists:
         raise Missing(f"neither {a} nor {b} searched for question {asked!r}; choose a run that did")
     person = who.signed_in_person(open_study.labels_path)
-    finding = (
-        _finding(open_study, compared, question, rule),
-        _miss_reasons(open_study, compared, question, rule, chosen.k),
-    )
     source, with_answers = open_study.questions.frequency_source, study.with_answers(open_study, question)
-    show(question_head(question, *finding))
+    show(question_head(question, _finding(open_study, compared, question, rule)))
     gold = list(open_study.corpus.ordinals(question.gold).values())
     with st.container(key="question-facts"):
         show(question_facts(question, source, with_answers))
         _details(open_study, question, person, chosen, lists, rule, gold)
         show(LEGEND_FOLD)
+    show(tag("section", _miss_reasons(open_study, compared, question, rule, chosen.k), cls="question-head"))
     marks = judge_marks(open_study, question, [column.name for column in lists])
     _show_lists(open_study, lists, question, rule, gold, marks, _missing_side(compared, question, chosen.k))
     question_labels(open_study, question, person)

@@ -75,8 +75,16 @@ class Map:
         return read_json(self.folder / "spread.json")
 
     def coordinates(self, encoder: int = 0) -> np.ndarray:
-        """Return the coordinates of all points under one encoder, (points, 2) float32."""
-        return self._array(f"coordinates.{encoder}.npy")
+        """Return the coordinates of all points under one encoder, (points, 2) float32. The two, which have no meaning of
+        their own, change places in a map that is higher than wide, because windows are wide.
+        """
+        found = self._array(f"coordinates.{encoder}.npy")
+        return found[:, ::-1] if self._is_tall else found
+
+    @cached_property
+    def _is_tall(self) -> bool:
+        width, height = np.ptp(self._array("coordinates.0.npy"), axis=0)
+        return bool(height > width)
 
     def outdated_indexes(self) -> list[str]:
         """Return the encoders whose index was rebuilt or deleted since the map was made."""

@@ -62,6 +62,7 @@ LAYERS = (FOUND, MISSED, BOTH, NEITHER, ONLY_SECOND, ONLY_FIRST)
 MANY_QUESTIONS = 800
 """More questions than so many are drawn smaller, so that their rings do not become one blob."""
 PASSAGE_SIZE = 4
+SMALL = 3  # a passage of a map with many questions
 _LINE = 62
 
 
@@ -145,7 +146,8 @@ def map_figure(
     drawn = np.array([name if name in selected else OTHERS for name in values], dtype=object)[shown]
     quiet = quiet_categories() | {OTHERS}
     colours = _colours([name for name in every if name not in quiet])
-    is_question, question_size = shown < map.shown_questions, 8 if map.shown_questions <= MANY_QUESTIONS else 6
+    is_question, has_many = shown < map.shown_questions, map.shown_questions > MANY_QUESTIONS
+    question_size, passage_size = (6, SMALL) if has_many else (8, PASSAGE_SIZE)
     traces = [_density(places)] if len(shown) < len(map) else []
 
     def depth(name: str) -> tuple[bool, int, int]:
@@ -158,7 +160,7 @@ def map_figure(
             rows = np.flatnonzero((drawn == name) & (is_question == question))
             if len(rows):
                 less = 2 * (name in quiet or name in (BOTH, NEITHER))
-                size = question_size - less if question else PASSAGE_SIZE
+                size = question_size - less if question else passage_size
                 style = PointStyle(label_of_value(name), question, colour, shape, size)
                 texts = [_hover(titles[i], starts[i], label_of_value(values[i])) for i in shown[rows].tolist()]
                 is_first = not any(trace.get("legendgroup") == style.name for trace in traces)
