@@ -1,9 +1,12 @@
 """The Experiments page: the offered experiments and the results; words of a result are shown as data, not markup."""
 
+import re
 from dataclasses import replace
+from importlib import import_module
 
 import pytest
 
+from blindspot.analysis import published
 from blindspot.app.components.experiments import _counted_words, _same_figure, finding, overview_sentence
 from blindspot.app.components.planned_experiment import planned_table, planned_title
 from blindspot.backend.core.manifest import read_json, write_json
@@ -32,6 +35,7 @@ def test_every_experiment_is_there_to_ask(study):
     page = Page(study.folder, "experiments")
     assert "No claim is tested yet: " in page.text
     assert all(each.asks in page.text for each in EXPERIMENTS.values())
+    assert all(f"{each.reports} {each.source}" in page.text for each in EXPERIMENTS.values())
     assert all(f'title="blindspot experiment {name}"' in page.html for name in EXPERIMENTS)
     assert {f"experiments?experiment={name}" for name in EXPERIMENTS} <= set(page.links())
     page = Page(study.folder, "experiments", experiment="denoised-by-rank")
@@ -81,7 +85,9 @@ def test_before_it_runs_an_experiment_shows_the_paper_s_figures_and_claims(study
 
 
 def test_figures_that_no_claim_has_stand_below_the_claims():
-    cells = [Cell("Average", name, (), published) for name, published in (("BM25", 71.2), ("tiny", 49.7), ("DPR", 56.6))]
+    cells = [
+        Cell("Average", name, (), published) for name, published in (("BM25", 71.2), ("tiny", 49.7), ("DPR", 56.6))
+    ]
     claim = PaperClaim("BM25 beats tiny", ("Average", "BM25"), ("Average", "tiny"))
     about = EXPERIMENTS["relations"]
     assert "variant BM25 tiny DPR Average 71.2 49.7 56.6" in words(planned_table(cells, [claim], [], about))
@@ -184,3 +190,31 @@ def test_a_result_of_an_experiment_that_is_gone_stays_readable(study, tmp_path):
     assert "Are both better together?" in page.text and finding(found) in page.text
     assert "This version cannot run this experiment" in page.text and "--plan" not in page.text
     assert "experiment retrieval --plan" in Page(study.folder, "experiments", experiment="retrieval").text
+
+
+def printed_figures(node: object) -> list[float]:
+    """Every number in a module's table of published figures, however deep."""
+    if isinstance(node, dict):
+        return [number for value in node.values() for number in printed_figures(value)]
+    if isinstance(node, tuple):
+        return [number for value in node for number in printed_figures(value)]
+    return [float(node)] if isinstance(node, int | float) else []
+
+
+MULTI_OF_TREC = (79.8, 89.1)  # DPR, Table 2, top-20: trained on TREC, and on several sets
+
+
+def test_what_a_paper_reports_has_the_figures_of_its_table():
+    """Every decimal in a row of the page is a published figure, or the difference of two of the row."""
+    for name, about in EXPERIMENTS.items():
+        module = import_module(f"blindspot.backend.experiments.papers.{name.replace('-', '_')}")
+        known = {*printed_figures(getattr(module, "PUBLISHED", {})), *printed_figures(published.AVERAGE)}
+        known |= set(MULTI_OF_TREC) if name == "multi" else set()
+        told = [float(text) for text in re.findall(r"\d+\.\d", about.reports)]
+        if name == "tune-bm25":
+            assert told == [0.9, 0.4]
+            continue
+        pairs = {round(abs(a - b), 1) for a in told for b in told}
+        assert all(number in known or (number in pairs and len(told) == 3) for number in told), name
+        assert not told or any(number in known for number in told), name
+    assert {name for name, about in EXPERIMENTS.items() if not about.reports} <= {"probes", "label-budget"}

@@ -125,8 +125,8 @@ def _why_same(
 
 
 def _experiments_table(results: Sequence[Mapping[str, Any]]) -> Html:
-    """All experiments by paper, those with a finding first and then those that train nothing: the question, the table
-    that it repeats, its verdict with the deciding figure, and what a run trains and needs.
+    """All experiments by paper, those with a finding first and then those that train nothing: the question, the paper's
+    answer and the table that it is from, the verdict here with the deciding figure, and what a run trains and needs.
     """
     listed, rows = listed_experiments(results), []
     found = {result["experiment"] for result in newest_findings(results)}
@@ -140,12 +140,12 @@ def _experiments_table(results: Sequence[Mapping[str, Any]]) -> Html:
             about = listed[name]
             asks = _experiment_link(name, about.asks, title=f"blindspot experiment {name}")
             cells = (
-                tag("td", about.source, cls="left wide"),
+                tag("td", join(about.reports or "–", span(about.source, cls="about")), cls="left"),
                 tag("td", _state(name, results), cls="left" if name in found else "left not-run"),
                 tag("td", about.needs, cls="left wide"),
             )
             rows.append(row(*cells, head=asks))
-    names = (("table", "left wide"), ("state", "left"), ("trains and needs", "left wide"))
+    names = (("the paper reports", "left"), ("here", "left"), ("trains and needs", "left wide"))
     heads = (tag("th", name, scope="col", cls=cls) for name, cls in names)
     return table(table_head("question", *heads), rows, "figures papers listed")
 
