@@ -72,7 +72,9 @@ def test_from_the_check_to_the_cleaned_file(mined, tab):
         expect(tab.get_by_role("heading", level=1)).to_contain_text(said, timeout=PATIENCE)
         tab.wait_for_selector(".st-key-trace .js-plotly-plot")
         tab.get_by_role("link", name="stop here and write the file").click()
-        tab.get_by_role("button", name="Write the cleaned file").click()
+        write = tab.get_by_role("button", name="Write the cleaned file")
+        expect(write).to_have_count(1)  # the page has the button of before too, until it is drawn
+        write.click()
         expect(tab.locator(".st-key-file")).to_contain_text("Written:", timeout=PATIENCE)
         with tab.expect_download() as download:
             tab.get_by_role("button", name="Download the file").click()
