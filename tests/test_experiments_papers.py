@@ -235,7 +235,7 @@ def test_starts_and_random_negatives(study):
 
 def test_shares_of_unlabelled_questions_count_after_leaks_are_out(tmp_path):
     """Of four unlabelled questions one has the text of a dev question: a limit of half of them is half of three."""
-    from blindspot.backend.experiments.rocketqa import unlabelled_question_count
+    from blindspot.backend.experiments.rocketqa_steps import unlabelled_question_count
     from tests.studies import births, make_study, people
 
     passages = people(12)
