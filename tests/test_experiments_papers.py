@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from blindspot.backend.experiments import rocketqa, running
+from blindspot.backend.experiments import rocketqa_steps, running
 from blindspot.backend.experiments.papers import EXPERIMENTS
 from blindspot.backend.experiments.running import experiment_named, run_experiment
 from blindspot.backend.experiments.trainings import DualEncoder, TrainingData
@@ -155,7 +155,7 @@ def test_every_plan_names_cells_that_are_there_and_settings_that_can_learn(study
 def adds_positives(monkeypatch):
     """Step 4 takes every passage that its cross-encoder gives more than a probability of 0; a tiny one is sure of none."""
     thresholds = Thresholds(keep_below=0.0, propose_above=0.0)
-    monkeypatch.setattr(rocketqa, "TrainingData", partial(TrainingData, thresholds=thresholds))
+    monkeypatch.setattr(rocketqa_steps, "TrainingData", partial(TrainingData, thresholds=thresholds))
 
 
 def test_step_4_without_a_further_positive_is_not_trained(study, monkeypatch):
