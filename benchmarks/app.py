@@ -16,7 +16,6 @@ import argparse
 import json
 import os
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -273,22 +272,12 @@ def until(tab: Any, act: Callable[[], Any], selector: str) -> float:
 
 @contextmanager
 def server_of(study: Path) -> Iterator[str]:
-    from blindspot.app import server
+    """Start the app's server for a study: its address."""
+    from benchmarks import twenty
     from blindspot.backend.core.study import Study
 
-    port = 8599
-    process = subprocess.Popen(
-        server.command(port),
-        env=server.environment(Study.open(study)),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        server.wait_until_up(port, process)
-        yield f"http://{server.ADDRESS}:{port}/"
-    finally:
-        process.terminate()
-        process.wait()
+    with twenty.server_of(Study.open(study)) as (address, _):
+        yield f"http://{address}/"
 
 
 if __name__ == "__main__":

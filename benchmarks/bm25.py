@@ -23,8 +23,8 @@ from statistics import median
 
 import numpy as np
 
-from benchmarks.bm25_sides import SIDES, peak_memory, write_bm25s
-from benchmarks.machine import machine, timed
+from benchmarks.bm25_sides import SIDES, write_bm25s
+from benchmarks.machine import machine, peak_memory, timed
 from benchmarks.zipf import questions_of, write_passages
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.importing.importer import import_passages

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.machine import own_memory, peak_memory
+
 K1, B = 0.9, 0.4
 SIDES = ("ours", "lucene", "bm25s")
 Search = Callable[[int], object]
@@ -38,17 +40,8 @@ def main(name: str, folder: Path, threads: int) -> None:
         if file:
             np.save(file, scores(found, k))
         del found
-        print(json.dumps({**cost, "peak": peak_memory(), "own": _status("RssAnon:")}), file=answers, flush=True)
+        print(json.dumps({**cost, "peak": peak_memory(), "own": own_memory("RssAnon")}), file=answers, flush=True)
     os._exit(0)  # a process can hang while Python frees Pyserini's hits
-
-
-def peak_memory() -> float:
-    """Return the peak memory in MiB, mapped files included. Not from getrusage, whose peak is inherited."""
-    return _status("VmHWM:")
-
-
-def _status(entry: str) -> float:
-    return int(Path("/proc/self/status").read_text().partition(entry)[2].split()[0]) / 1024
 
 
 def _ours(folder: Path, texts: list[str], threads: int) -> tuple[Search, Scores]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import resource
 import tempfile
 import time
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.machine import machine
+from benchmarks.machine import machine, peak_memory
 from blindspot.analysis.rate_sequence import rate_sequence
 from blindspot.analysis.weighted_draws import Cells, draw_order
 from blindspot.backend.checking.suspicion import EXPECTED, cells_by_suspicion
@@ -248,16 +247,16 @@ def timed(rows: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = generated_file(Path(folder) / "mined.jsonl", rows)
         size = path.stat().st_size
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        before = peak_memory()
         began, processor = time.monotonic(), time.process_time()
         found = check(path, Path(folder) / "study")
         facts, used = time.monotonic() - began, time.process_time() - processor
         found.draw()
         drawn = time.monotonic() - began - facts
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        peak = peak_memory()
     print(
         f"{rows:,} rows, {size / 1e6:,.0f} MB: facts after {facts:,.0f} s ({used:,.0f} s of the processor), the first pair "
-        f"{drawn:,.1f} s later; peak memory {peak / 1024:,.0f} MB (before: {before / 1024:,.0f} MB)",
+        f"{drawn:,.1f} s later; peak memory {peak:,.0f} MB (before: {before:,.0f} MB)",
         flush=True,
     )
 

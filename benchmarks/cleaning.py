@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from blindspot.analysis.crossed import crossed_mean
+from benchmarks.tables import percent
 from blindspot.backend.core.gold import gold_matrix
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_of
@@ -169,19 +169,12 @@ def table(study: Study, out: Path) -> None:
         print(f"| before training | {k} | {100 * before[:, :k].any(axis=1).mean():.1f} | | |")
         values = {arm: np.array([found[f"{arm}-{seed}"]["found"][str(k)] for seed in seeds], float) for arm in ARMS}
         for arm in ARMS:
-            cells = [difference(values[arm], units, False)]
+            cells = [percent(values[arm], units, False)]
             cells += [
-                difference(values[arm] - values[other], units, True) if arm != other else ""
+                percent(values[arm] - values[other], units, True) if arm != other else ""
                 for other in ("none", "random-dropped")
             ]
             print(f"| {arm} | {k} | " + " | ".join(cells) + " |")
-
-
-def difference(values: np.ndarray, units: np.ndarray, signed: bool) -> str:
-    found = crossed_mean(values, units, is_signed=signed)
-    assert found.value is not None
-    ends = "" if found.low is None or found.high is None else f" ({100 * found.low:.1f} to {100 * found.high:.1f})"
-    return f"{100 * found.value:.1f}{ends}"
 
 
 def main() -> None:

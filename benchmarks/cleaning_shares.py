@@ -20,8 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.cleaning import KS, difference
+from benchmarks.cleaning import KS
 from benchmarks.encyclopedia_study import prepared, truth_of
+from benchmarks.tables import percent
 from blindspot.backend.core.units import units_of
 from blindspot.backend.judges.feature_judge import features_of
 from blindspot.backend.judges.feature_model import NEGATIVE, POSITIVE, Examples, fit_model
@@ -214,8 +215,8 @@ def table(bench: Bench) -> None:
                 np.array([json.loads(files[seed][at].read_text())["found"][str(k)] for seed in seeds], float)
                 for at in range(len(arms))
             ]
-            shown = [difference(values[0], units, False)]
-            shown += [difference(values[1] - values[at], units, True) for at in (0, 2)] if share else ["", ""]
+            shown = [percent(values[0], units, False)]
+            shown += [percent(values[1] - values[at], units, True) for at in (0, 2)] if share else ["", ""]
             print(f"| {learner} | {size} | {share:.0%} | {k} | {' | '.join(shown)} | ({len(seeds)} seeds)")
     print(f"\nn = {len(bench.dev):,} dev questions about as many facts; 95% intervals over seeds and facts.")
 

@@ -28,7 +28,7 @@ from statistics import median
 
 import numpy as np
 
-from benchmarks.machine import machine, peak_memory
+from benchmarks.machine import fastest_size, machine, peak_memory
 from blindspot.backend.core.model_files import locate_model
 from blindspot.backend.core.settings import EncoderSettings
 from blindspot.backend.retrieval.dense_shards import BLOCK
@@ -151,15 +151,9 @@ def encoded(model, texts: list[str], batch: int) -> np.ndarray:
 
 
 def best_batch(model, texts: list[str], sizes: tuple[int, ...]) -> int:
-    """Return the batch size at which the peer is fastest: the minimum time of two, each size in turn."""
+    """Return the batch size at which the peer is fastest."""
     encoded(model, texts[:8], 8)
-    times = {size: [] for size in sizes}
-    for _ in range(2):
-        for size in sizes:
-            started = time.perf_counter()
-            encoded(model, texts, size)
-            times[size].append(time.perf_counter() - started)
-    return min(sizes, key=lambda size: min(times[size]))
+    return fastest_size(sizes, lambda size: encoded(model, texts, size))
 
 
 def timed_in_full(way: Callable[[], np.ndarray], made: dict[str, np.ndarray], name: str) -> float:

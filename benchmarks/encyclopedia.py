@@ -5,22 +5,21 @@ python -m benchmarks.encyclopedia 3000 100000 1000000
 
 from __future__ import annotations
 
-import resource
 import sys
 import tempfile
 import time
 from multiprocessing import get_context
 
+from benchmarks.machine import peak_memory
 from blindspot.backend.data.encyclopedia import write_encyclopedia
 
 
-def made(passages: int) -> tuple[float, float, int]:
-    """Generate an encyclopedia -> (seconds, processor seconds, peak resident KiB of the process)."""
+def made(passages: int) -> tuple[float, float, float]:
+    """Generate an encyclopedia -> (seconds, processor seconds, peak resident MiB of the process)."""
     with tempfile.TemporaryDirectory() as folder:
         started, worked = time.perf_counter(), time.process_time()
         write_encyclopedia(folder, passages)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return time.perf_counter() - started, time.process_time() - worked, peak
+        return time.perf_counter() - started, time.process_time() - worked, peak_memory()
 
 
 def main(sizes: list[int]) -> None:
@@ -28,10 +27,7 @@ def main(sizes: list[int]) -> None:
     for passages in sizes:
         with get_context("spawn").Pool(1) as pool:  # a separate process, so that the peak memory is not shared
             seconds, worked, peak = pool.apply(made, (passages,))
-        print(
-            f"{passages:>10,} {seconds:>9.1f} {passages / seconds:>11,.0f} {passages / worked:>16,.0f} "
-            f"{peak / 1024:>9.0f}"
-        )
+        print(f"{passages:>10,} {seconds:>9.1f} {passages / seconds:>11,.0f} {passages / worked:>16,.0f} {peak:>9.0f}")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.machine import peak_memory
+
 REAL_DATA = Path(__file__).parents[2] / "shared" / "data" / "entityquestions-wiki"
 OPENERS = {".tsv": open, ".gz": gzip.open, ".xz": lzma.open}
 
@@ -112,10 +114,7 @@ def child(way: str, path: str, folder: str) -> None:
     began = time.perf_counter()
     rows = WAYS[way](Path(path), Path(folder))
     seconds = time.perf_counter() - began
-    # Not getrusage: its peak is inherited from the parent process, which made the files.
-    status = Path("/proc/self/status").read_text()
-    peak = int(status.partition("VmHWM:")[2].split()[0]) / 1024
-    print(json.dumps({"rows": rows, "seconds": seconds, "peak_mb": peak}))
+    print(json.dumps({"rows": rows, "seconds": seconds, "peak_mb": peak_memory()}))
 
 
 def main() -> None:

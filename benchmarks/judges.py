@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.machine import machine
+from benchmarks.tables import row
 from blindspot.backend.core.gold import gold_matrix
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_judge import features_of, labelled_lists
@@ -134,10 +135,6 @@ def interval(values: np.ndarray, statistic: Callable[[np.ndarray], float] | None
         for _ in range(RESAMPLES)
     ]
     return f"{table.mean():.1f} ({np.percentile(made, 2.5):.1f} to {np.percentile(made, 97.5):.1f})"
-
-
-def row(*cells: object) -> None:
-    print("| " + " | ".join(map(str, cells)) + " |", flush=True)
 
 
 def head(title: str, *cells: str) -> None:

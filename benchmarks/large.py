@@ -26,7 +26,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from benchmarks.machine import machine
+from benchmarks.machine import machine, peak_memory
 from blindspot.db.migrations import migrate
 
 DPR = 21_015_324
@@ -79,13 +79,8 @@ def child(step: str, folder: str, rows: str) -> None:
     for name, (seconds, processor), size, grows in {**STEPS["passages"], **STEPS["questions"]}[step](
         Path(folder), int(rows)
     ):
-        made[name] = {"seconds": seconds, "processor": processor, "bytes": size, "peak": _peak(), "grows": grows}
+        made[name] = {"seconds": seconds, "processor": processor, "bytes": size, "peak": peak_memory(), "grows": grows}
     print(json.dumps(made))
-
-
-def _peak() -> float:
-    """Return the peak memory in MiB. Not from getrusage, whose peak is inherited from the parent process."""
-    return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def show(kind: str, measured: list[tuple[int, dict]], target: int) -> None:

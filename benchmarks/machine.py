@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 import time
-from collections.abc import Callable
-from statistics import median
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -36,19 +38,27 @@ def timed(function: Callable[[], T]) -> tuple[T, float]:
     return result, time.perf_counter() - started
 
 
-def in_turn(ours: Callable[[], object], peer: Callable[[], object], rounds: int = 5) -> tuple[float, float, float]:
-    """Return the median seconds of ours and of the peer, run A B A B after one warm-up each, and the median of the
-    paired ratios peer / ours.
-    """
-    ours(), peer()
-    pairs = [(timed(ours)[1], timed(peer)[1]) for _ in range(rounds)]
-    return median(a for a, _ in pairs), median(b for _, b in pairs), median(b / a for a, b in pairs)
+def fastest_size(sizes: Sequence[int], work: Callable[[int], object]) -> int:
+    """Return the size at which the work is fastest: the minimum time of two, each size in turn."""
+    times: dict[int, list[float]] = {size: [] for size in sizes}
+    for _ in range(2):
+        for size in sizes:
+            times[size].append(timed(partial(work, size))[1])
+    return min(sizes, key=lambda size: min(times[size]))
 
 
 def peak_memory() -> float:
-    """Return the peak resident memory of this process so far, in MiB."""
+    """Return the peak memory of this process so far in MiB, mapped files included. The figure of getrusage starts at
+    the parent's peak, and is taken only where Linux's is missing.
+    """
+    if Path("/proc/self/status").is_file():
+        return own_memory("VmHWM")
     import resource
-    import sys
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+
+
+def own_memory(entry: str) -> float:
+    """Return an entry of Linux's status of this process in MiB."""
+    return int(Path("/proc/self/status").read_text().partition(f"{entry}:")[2].split()[0]) / 1024

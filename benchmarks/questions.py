@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.machine import machine
+from benchmarks.machine import fastest_size, machine
 
 BATCHES = (8, 16, 32, 64, 128)
 TUNED_ON = 128  # questions
@@ -113,7 +113,10 @@ def one_side(folder: Path, name: str, side: str, out: Path) -> None:
     else:
         model = dense.encoder.model
         measured["read"] = clock.lap()
-        measured["batch"] = batch = best_batch(model, texts[:: max(1, len(texts) // TUNED_ON)])
+        tried = texts[:: max(1, len(texts) // TUNED_ON)]
+        measured["batch"] = batch = fastest_size(
+            BATCHES, lambda size: model.encode_query(tried, batch_size=size, show_progress_bar=False)
+        )
         clock = Clock()
         vectors = model.encode_query(texts, batch_size=batch, show_progress_bar=False)
     measured["encode"] = clock.lap()
@@ -121,17 +124,6 @@ def one_side(folder: Path, name: str, side: str, out: Path) -> None:
     measured["search"] = clock.lap()
     np.savez(out, vectors=vectors, rows=hits.ordinals)
     print(json.dumps(measured))
-
-
-def best_batch(model: Any, texts: list[str]) -> int:
-    """Return the batch size at which the peer is fastest: the minimum time of two, each size in turn."""
-    times: dict[int, list[float]] = {size: [] for size in BATCHES}
-    for _ in range(2):
-        for size in BATCHES:
-            started = time.perf_counter()
-            model.encode_query(texts, batch_size=size, show_progress_bar=False)
-            times[size].append(time.perf_counter() - started)
-    return min(BATCHES, key=lambda size: min(times[size]))
 
 
 class Clock:

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.machine import machine
-from blindspot.analysis.crossed import crossed_mean
+from benchmarks.tables import percent, row
 from blindspot.backend.core.gold import gold_matrix
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_of
@@ -87,13 +87,7 @@ class Bench:
         return np.array([answers[:, :k].any(axis=1) for k in KS])
 
     def shown(self, table: np.ndarray, signed: bool = False) -> str:
-        """The mean in % of values (draws, q), with its interval."""
-        found = crossed_mean(table.astype(float), self.units.codes, is_signed=signed)
-        return f"{100 * found.value:.1f} ({100 * found.low:.1f} to {100 * found.high:.1f})"
-
-
-def row(*cells: object) -> None:
-    print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+        return percent(table, self.units.codes, signed)
 
 
 def curve(bench: Bench) -> None:

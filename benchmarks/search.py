@@ -29,7 +29,7 @@ from statistics import median
 
 import numpy as np
 
-from benchmarks.machine import machine, peak_memory
+from benchmarks.machine import machine, peak_memory, timed
 from blindspot.backend.retrieval.exact.gpu import GPUSearch
 from blindspot.backend.retrieval.search import ExactSearch
 
@@ -110,16 +110,7 @@ def child(side: str, folder: Path, k: int) -> dict:
     for what, count, repeats in (("all", len(questions), 3), ("8", 8, 11), ("1", 1, 31)):
         if what in sizes:
             result[what] = dict(zip(CLOCKS, repeated(lambda asked=questions[:count]: function(asked), repeats)))
-    return {**result, "memory": _own_peak()}
-
-
-def _own_peak() -> float:
-    """Return the peak memory of this process in MiB. The kernel's figure for a child process starts at its parent's."""
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
-    except (OSError, StopIteration):
-        return peak_memory()
+    return {**result, "memory": peak_memory()}
 
 
 def _ours(vectors: np.ndarray, k: int):
@@ -183,7 +174,7 @@ def on_gpu(folder: Path, kind: str, arguments: argparse.Namespace) -> None:
     search = ExactSearch(vectors, "dot", device)
     if device == "cpu":
         search.proposer = GPUSearch(vectors, "dot", ["cpu"])
-    first, seconds = _timed(lambda: search.search(questions[:1], k))
+    first, seconds = timed(lambda: search.search(questions[:1], k))
     print(
         f"  first question, loading included: {seconds:.1f} s, {vectors.nbytes / 1e9 / seconds:.1f} GB/s (a file "
         "just written: cached)"
@@ -255,12 +246,6 @@ def compare_faiss_gpu(vectors: np.ndarray, questions: np.ndarray, arguments: arg
     for start in range(0, len(vectors), ROWS_PER_BLOCK):
         index.add(vectors[start : start + ROWS_PER_BLOCK].astype(np.float32))
     measure("faiss-gpu Flat, float16", lambda asked: index.search(asked, arguments.k), questions, arguments)
-
-
-def _timed(function: Callable):
-    started = time.perf_counter()
-    result = function()
-    return result, time.perf_counter() - started
 
 
 # Vectors, and the check

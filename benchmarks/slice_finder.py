@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.coverage import upper_bound
 from benchmarks.machine import machine
 from blindspot.analysis.significance import holm
 from blindspot.analysis.slices import MIN_QUESTIONS, SliceTests, slice_tests
@@ -216,13 +217,6 @@ def _studies(draw_questions: Callable, studies: int, seed: int):
         if study % STUDIES_PER_QUESTION_SET == 0:
             questions = draw_questions(rng)
         yield questions, rng
-
-
-def upper_bound(count: int, n: int) -> float:
-    """Return the upper end of the exact two-sided 95% interval of a share (Clopper and Pearson 1934)."""
-    from statsmodels.stats.proportion import proportion_confint
-
-    return float(proportion_confint(count, n, method="beta")[1])
 
 
 def welch(n, plus, minus, n_all: int, plus_all: int, minus_all: int) -> np.ndarray:

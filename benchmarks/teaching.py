@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.machine import machine
-from blindspot.analysis.crossed import crossed_mean
+from benchmarks.tables import percent, row
 from blindspot.backend.core.gold import gold_matrix
 from blindspot.backend.core.settings import EncoderSettings, add_encoder
 from blindspot.backend.core.study import Study
@@ -135,29 +135,19 @@ def mapped(learned: Any, vectors: np.ndarray) -> np.ndarray:
         return torch.nn.functional.normalize(learned.map(torch.from_numpy(vectors)), dim=1).numpy()
 
 
-def row(*cells: object) -> None:
-    print("| " + " | ".join(map(str, cells)) + " |", flush=True)
-
-
-def shown(values: np.ndarray, units: np.ndarray, signed: bool = False) -> str:
-    """The mean in % of values (seeds, q), with its interval."""
-    found = crossed_mean(values.astype(float), units, is_signed=signed)
-    return f"{100 * found.value:.1f} ({100 * found.low:.1f} to {100 * found.high:.1f})"
-
-
 def head(bench: Bench, what: str) -> np.ndarray:
     """Print the head of a table over dev and the start's line; return the start's values."""
     print(f"\n{what}; n = {len(bench.dev):,} dev questions about {len(set(bench.dev_facts.tolist())):,} facts\n")
     row("taught by", *(f"Success@{k}" for k in KS), "@20 over MiniLM", "@20 of the seeds", "CPU seconds a seed")
     start = bench.success(bench.dev, bench.question_vectors(bench.dev))
-    row("nobody: MiniLM", *(shown(each[None], bench.dev_facts) for each in start), "", "", "")
+    row("nobody: MiniLM", *(percent(each[None], bench.dev_facts) for each in start), "", "", "")
     return start
 
 
 def line(bench: Bench, name: str, tables: list[np.ndarray], start: np.ndarray, seconds: list[float]) -> None:
     table = np.array(tables)
-    cells = [shown(table[:, i], bench.dev_facts) for i in range(len(KS))]
-    over = shown(table[:, -1].astype(float) - start[-1], bench.dev_facts, signed=True)
+    cells = [percent(table[:, i], bench.dev_facts) for i in range(len(KS))]
+    over = percent(table[:, -1].astype(float) - start[-1], bench.dev_facts, signed=True)
     row(
         name,
         *cells,

@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.machine import machine
+from benchmarks.machine import machine, peak_memory
 
 TEMPLATE = "{title} [SEP] {text}"
 SCALE = 20.0
@@ -223,8 +223,7 @@ def _peak(device: Any, reset: bool = False) -> float:
         return torch.cuda.max_memory_allocated() / 2**20
     if reset:
         Path("/proc/self/clear_refs").write_text("5")
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024
+    return peak_memory()
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ LONGEST = (
     "test_without_answers", "test_distillation", "test_training_jobs", "test_cross_encoder", "test_app_compare",
     "test_learning_curve", "test_audit", "test_distributed", "test_cli", "test_terminal", "test_milvus_server", "browser/test_sign_in",
     "test_demo", "test_recipe", "test_benchmarks", "test_gpu_kit", "test_app_judges", "test_blindness", "test_app_map",
-    "test_hostile_files", "test_label_budget", "test_house",
+    "test_hostile_files", "test_house",
 )  # fmt: skip
 
 

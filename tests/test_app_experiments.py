@@ -9,12 +9,12 @@ import pytest
 from blindspot.analysis import published
 from blindspot.app.components.experiments import _counted_words, _same_figure, finding, overview_sentence
 from blindspot.app.components.planned_experiment import planned_table, planned_title
-from blindspot.backend.core.manifest import read_json, write_json
+from blindspot.backend.core.manifest import atomic_folder, read_json, write_json, write_manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.experiments.cost import ExperimentCost, next_without_training, planned_parts
 from blindspot.backend.experiments.papers import EXPERIMENTS, WITHOUT_TRAINING
 from blindspot.backend.experiments.plan import Cell, PaperClaim
-from blindspot.backend.experiments.running import run_experiment
+from blindspot.backend.experiments.running import results, run_experiment
 from blindspot.backend.experiments.tables import difference
 from blindspot.backend.text.number_words import duration, quantity
 from tests.app_pages import HOSTILE, Page, words
@@ -190,6 +190,11 @@ def test_a_result_of_an_experiment_that_is_gone_stays_readable(study, tmp_path):
     assert "Are both better together?" in page.text and finding(found) in page.text
     assert "This version cannot run this experiment" in page.text and "--plan" not in page.text
     assert "experiment retrieval --plan" in Page(study.folder, "experiments", experiment="retrieval").text
+    with atomic_folder(study.folder / "experiments" / "mine") as folder:  # label budgets, as before version 0.3.0
+        write_json(folder / "result.json", {"budgets": [], "verdict": "worth it"})
+        write_manifest(folder, {"kind": "experiment", "what": "label budget", "name": "mine", "request": {}})
+    assert [each["experiment"] for each in results(study)] == ["joint"]
+    assert "Are both better together?" in Page(study.folder, "experiments").text
 
 
 def printed_figures(node: object) -> list[float]:
@@ -217,4 +222,4 @@ def test_what_a_paper_reports_has_the_figures_of_its_table():
         pairs = {round(abs(a - b), 1) for a in told for b in told}
         assert all(number in known or (number in pairs and len(told) == 3) for number in told), name
         assert not told or any(number in known for number in told), name
-    assert {name for name, about in EXPERIMENTS.items() if not about.reports} <= {"probes", "label-budget"}
+    assert {name for name, about in EXPERIMENTS.items() if not about.reports} == {"probes"}

@@ -171,6 +171,40 @@ def test_claims_are_judged_by_their_interval(claim, found, word):
     assert judged["difference"] == pytest.approx(found[0].mean() - found[1].mean())
 
 
+@pytest.mark.parametrize(
+    ("minimum", "found", "word"),
+    [
+        # 10 points more of 400 questions, which are 7 to 13 for certain
+        (0.02, (80, 40), "supported"),
+        (0.10, (80, 40), "inconclusive"),
+        (0.40, (80, 40), "not supported"),
+        (0.02, (40, 80), "not supported"),
+        # no question changed: of 400 that leaves changes of up to a point
+        (0.02, (40, 40), "not supported"),
+        (0.002, (40, 40), "inconclusive"),
+    ],
+)
+def test_a_claim_of_a_minimum_gain(minimum, found, word):
+    claim = dataclasses.replace(CLAIM, minimum_gain=minimum)
+    assert claim.judge(*values(*found, questions=400), is_trained=True, confidence=0.95)["word"] == word
+
+
+def test_the_command_takes_every_setting(study, tmp_path, small_experiment, blindspot):
+    study = copied(study, tmp_path / "s")
+    result = run_experiment(study, "negatives", TINY, "cpu")
+    words = f"experiment negatives --from tiny --k 5,10 --depth 10 --device cpu --study {study.folder}".split()
+    for option in ("training", "cross"):
+        words += [word for name, value in TINY[option].items() for word in (f"--{option}", f"{name}={value}")]
+    assert blindspot(*words, "--seeds", "0", "--csv")[:2] == (0, tables.as_csv(result))
+    assert blindspot(*words, "--seeds", "0;1")[0] == 2
+
+
+@pytest.mark.parametrize(("given", "said"), [({"seeds": []}, "at least one seed"), ({"training": {"bach": 1}}, "bach")])
+def test_what_cannot_be_asked(study, given, said):
+    with pytest.raises(BadInput, match=said):
+        run_experiment(study, "negatives", {**TINY, **given}, "cpu")
+
+
 def test_without_training_one_seed_will_do():
     assert CLAIM.judge(*values(150, 100, seeds=1), is_trained=False, confidence=0.95)["word"] == "supported"
     assert (

@@ -12,14 +12,14 @@ from sklearn.metrics.pairwise import cosine_similarity
 from blindspot.analysis.crossed import crossed_mean
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.encyclopedia import SECOND_DATASET
-from blindspot.backend.experiments.blocks import BlockHits, BlockIndex, Blocks, SuccessOnEqualText, blocks
-from blindspot.backend.experiments.buckets import bucket_numbers, difference_values
-from blindspot.backend.experiments.fine_tuning import SharedWordFilter, words_of
+from blindspot.backend.experiments.block_parts import BlockHits, BlockIndex, Blocks, SuccessOnEqualText, blocks
+from blindspot.backend.experiments.bucket_measures import bucket_numbers, difference_values
 from blindspot.backend.experiments.hits import Bm25Hits, Index
 from blindspot.backend.experiments.papers.embedding_spread import SpreadMeasure
 from blindspot.backend.experiments.parts import QuestionSelection, StudyEncoder
 from blindspot.backend.experiments.plan import Success, macro_values
 from blindspot.backend.experiments.question_encoders import QuestionEncoders
+from blindspot.backend.experiments.relation_training import SharedWordFilter, words_of
 from blindspot.backend.experiments.running import experiment_named, run_experiment
 from blindspot.backend.experiments.trainings import DualEncoder
 from blindspot.backend.experiments.workbench import Workbench

@@ -251,7 +251,6 @@ TOO_MANY_PARAMETERS = {
 }
 TOO_LONG = {
     "backend/experiments/papers/buckets.py:_figure_lines": LIST_OF_CELLS,
-    "backend/experiments/papers/embedding_spread.py:plan": LIST_OF_CELLS,
     "backend/experiments/papers/finetune.py:plan": LIST_OF_CELLS,
     "backend/experiments/papers/interference.py:plan": LIST_OF_CELLS,
     "backend/experiments/papers/specialised.py:plan": LIST_OF_CELLS,

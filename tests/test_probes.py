@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from blindspot.backend.experiments.parts import QuestionSelection
-from blindspot.backend.experiments.probes import PROBES, ProbeItem, ProbeMeasure, probe_items
+from blindspot.backend.experiments.probe_pairs import PROBES, ProbeItem, ProbeMeasure, probe_items
 from blindspot.backend.experiments.workbench import Workbench
 from blindspot.db.records import Passage, Question
 from tests.studies import CITIES, make_study
@@ -73,7 +73,7 @@ def test_the_measure_counts_the_pairs_in_which_the_favoured_form_wins(tmp_path, 
     from blindspot.backend.core.settings import add_encoder
 
     add_encoder(study.settings_path, "fake", {"model": "nowhere"})
-    monkeypatch.setattr("blindspot.backend.experiments.probes.load_encoder", lambda *_: LengthEncoder())
+    monkeypatch.setattr("blindspot.backend.experiments.probe_pairs.load_encoder", lambda *_: LengthEncoder())
     bench = Workbench(study)
     assert len(probe_items(bench, questions)) == len(CITIES)  # the short passage leaves nothing to move
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from blindspot.backend.core.settings import EncoderSettings, add_encoder
-from blindspot.backend.experiments.per_relation import PerRelationRetriever, train_per_relation
+from blindspot.backend.experiments.question_encoders import PerRelationRetriever, train_per_relation
 from blindspot.backend.retrieval import bm25, dense
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.training.checkpoints import models_of

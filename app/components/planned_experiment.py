@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.markup import Html, div, join, row, span, table, table_head, tag, term
 from blindspot.backend.core.result_table import signed_number
-from blindspot.backend.experiments.papers import OURS, ExperimentDescription
+from blindspot.backend.experiments.papers import ExperimentDescription
 
 if TYPE_CHECKING:
     from blindspot.backend.experiments.plan import Cell, PaperClaim
@@ -122,7 +122,7 @@ def planned_title(
     Args:
         encoders, sets: the names of this study's encoders and question sets.
     """
-    said = {claim: _papers_own_words(claim, encoders) for claim in claims} if paper != OURS else {}
+    said = {claim: _papers_own_words(claim, encoders) for claim in claims}
     said = {claim: words for claim, words in said.items() if words and not any(name in words for name in sets)}
     printed = published_figures(cells)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from blindspot.analysis.relations import relation_name, relation_order
+from blindspot.backend.data.leaks import eligible_questions
 from blindspot.backend.experiments.hits import RunPart
 from blindspot.backend.experiments.parts import Part, QuestionSelection
 from blindspot.backend.experiments.plan import Cell, Measure, Setting, Success, macro_values
@@ -48,6 +49,12 @@ def count_by_relation(bench: Workbench, selection: QuestionSelection) -> dict[st
     """Count these questions by relation, in the order of the relations."""
     counts = Counter(question.relation for question in selection.questions_of(bench) if question.relation)
     return dict(sorted(counts.items(), key=lambda item: relation_order(item[0])))
+
+
+def eligible_by_relation(bench: Workbench, setting: Setting) -> Counter[str]:
+    """Count the questions that may be trained on by relation."""
+    questions = bench.questions.with_ids(eligible_questions(bench, setting.train).ids)
+    return Counter(question.relation for question in questions if question.relation)
 
 
 def choose_relations(

@@ -16,13 +16,13 @@ from typing import Any
 
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.leaks import eligible_questions
-from blindspot.backend.experiments.fine_tuning import AdaptedTrainingData, ReshapedEncoder
 from blindspot.backend.experiments.hits import Bm25Hits, Index, RunPart
 from blindspot.backend.experiments.papers import WITHOUT_TRAINING
 from blindspot.backend.experiments.parts import Part, StudyEncoder
 from blindspot.backend.experiments.plan import Cell, PaperClaim
 from blindspot.backend.experiments.question_encoders import QuestionEncoders
 from blindspot.backend.experiments.readers import ReaderModelPart, ReadingPart
+from blindspot.backend.experiments.relation_training import AdaptedTrainingData, ReshapedEncoder
 from blindspot.backend.experiments.running import all_parts, experiment_named, hashable_options
 from blindspot.backend.experiments.trainings import CrossEncoder, DualEncoder, ScoresPart, TrainingData
 from blindspot.backend.experiments.workbench import Workbench

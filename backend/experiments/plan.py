@@ -74,6 +74,13 @@ class Setting(ExperimentSettings):
             }
         )
 
+    def data_by_answers(self, train: Sequence[str] | None = None, **more: Any) -> TrainingData:
+        """Return a training set over the training questions, or over `train`, whose negatives are BM25's passages
+        without an answer.
+        """
+        questions = tuple(train or self.train)
+        return self.data(**{"questions": questions, "mined": self.mined(train), "policy": "answer_match", **more})
+
     def mined(self, train: Sequence[str] | None = None) -> tuple[Bm25Hits, ...]:
         """Return BM25's run over all training questions, from which negatives are mined.
 
@@ -94,6 +101,11 @@ class Setting(ExperimentSettings):
         100.
         """
         return f"Success@{self.ks[-2] if len(self.ks) > 1 else self.ks[0]}"
+
+    @property
+    def compared_encoders(self) -> tuple[str, ...]:
+        """The encoders named with --encoder, or else the one that trainings start from."""
+        return tuple(dict.fromkeys(self.encoders or (self.start,)))
 
     @property
     def first_encoder(self) -> StudyEncoder:
@@ -222,6 +234,17 @@ def dense_row(
         )
         for seed in setting.seeds
     ]
+    return trained_row(setting, row, models, published, selection)
+
+
+def trained_row(
+    setting: Setting,
+    row: str,
+    models: Sequence[DualEncoder],
+    published: Mapping[int, float] | None = None,
+    selection: QuestionSelection | None = None,
+) -> list[Cell]:
+    """Return a row of Success@k for trained dual encoders, one for each seed."""
     hits = [run_of_model(model, selection or setting.question_selection(), max(setting.ks)) for model in models]
     return success_cells(row, hits, setting.ks, published)
 

@@ -32,7 +32,6 @@ from blindspot.backend.core.manifest import (
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_of
 from blindspot.backend.evaluation.comparison import SURE
-from blindspot.backend.experiments.papers import OURS
 from blindspot.backend.experiments.parts import Part, former_names
 from blindspot.backend.experiments.plan import (
     FORMER_VERDICTS,
@@ -50,10 +49,6 @@ from blindspot.backend.progress import Progress
 from blindspot.db.errors import BadInput, Missing
 
 RESULT = "result.json"
-LABEL_BUDGET_SETTINGS = frozenset({"shares", "policy", "worth"})
-"""Settings that are part of a result's key only in experiments that have them. So older results of the other
-experiments are still found.
-"""
 
 
 @job("experiment")
@@ -79,10 +74,7 @@ def run_experiment(
     with study.lock_part("experiments"):
         began, plan = time.monotonic(), chosen.plan(setting, bench)
         parts = list(dict.fromkeys(all_parts(plan)))
-        given_values = {
-            key: value for key, value in asdict(setting).items() if key not in LABEL_BUDGET_SETTINGS - chosen.takes
-        }
-        made_of = [chosen.name, given_values, [bench.name(part) for part in parts], former_names(repr(plan.cells))]
+        made_of = [chosen.name, asdict(setting), [bench.name(part) for part in parts], former_names(repr(plan.cells))]
         key = text_sha256(json.dumps(made_of, sort_keys=True))[:8]
         folder = study.path("experiments", f"{chosen.name}-{key}")
         if read_manifest(folder) is not None:
@@ -170,17 +162,14 @@ def experiment_named(experiment: str) -> Experiment:
 
 
 def results(study: Study) -> list[dict[str, Any]]:
-    """Return the stored results, newest first."""
-    from blindspot.backend.experiments.papers.label_budget import former_result
-
-    found = []
-    for name, manifest in study.parts("experiments").items():
-        path = study.path("experiments", name, RESULT)
-        if "setting" in manifest:
-            found.append((manifest["made"], read_result(path)))
-        elif manifest.get("what") == "label budget":
-            found.append((manifest["made"], former_result(read_object(path), name)))
-    return [result for _, result in sorted(found, key=lambda pair: pair[0], reverse=True)]
+    """Return the stored results, newest first, without the label budgets of versions before 0.3.0, whose format was
+    their own.
+    """
+    made = {name: each["made"] for name, each in study.parts("experiments").items() if "setting" in each}
+    return [
+        read_result(study.path("experiments", name, RESULT))
+        for name in sorted(made, key=made.__getitem__, reverse=True)
+    ]
 
 
 def read_result(path: Path) -> dict[str, Any]:
@@ -197,7 +186,7 @@ def read_result(path: Path) -> dict[str, Any]:
         **result,
         "claims": claims,
         "verdict": verdict,
-        "sentence": _verdict_sentence(verdict, claims, result.get("paper", "")),
+        "sentence": _verdict_sentence(verdict, claims),
     }
 
 
@@ -265,7 +254,7 @@ def measure_plan(experiment: Experiment, setting: Setting, plan: ExperimentPlan,
         ],
         "claims": claims,
         "verdict": verdict,
-        "sentence": _verdict_sentence(verdict, claims, experiment.about.paper),
+        "sentence": _verdict_sentence(verdict, claims),
         "plot": asdict(plan.plot) if plan.plot else None,
         "notes": list(plan.notes),
     }
@@ -321,7 +310,7 @@ def _convention(plan: ExperimentPlan, confidence: float, unit: str) -> str:
     )
 
 
-def _verdict_sentence(verdict: str, claims: Sequence[Mapping[str, Any]], paper: str) -> str:
+def _verdict_sentence(verdict: str, claims: Sequence[Mapping[str, Any]]) -> str:
     if verdict == NO_FINDING:
         return (
             "This is no finding: --small only shows that the experiment runs. Its models are too small, and its "
@@ -329,11 +318,10 @@ def _verdict_sentence(verdict: str, claims: Sequence[Mapping[str, Any]], paper: 
         )
     if not claims:
         return "There is no testable claim here; compare the figures."
-    finding = "The finding" if paper == OURS else "The paper's finding"
     reasons = sorted({claim["because"] for claim in claims if claim["because"]})
     if verdict == "inconclusive":
-        return f"{finding} is inconclusive here{': ' + '; '.join(reasons) if reasons else ''}."
-    return f"{finding} is {verdict} here."
+        return f"The paper's finding is inconclusive here{': ' + '; '.join(reasons) if reasons else ''}."
+    return f"The paper's finding is {verdict} here."
 
 
 def _prefixed_progress(progress: Progress | None, title: str) -> Progress | None:

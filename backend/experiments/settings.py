@@ -64,17 +64,6 @@ class ExperimentSettings:
         default=(),
         description="Numbers of training questions to compare, in experiments that vary the training data",
     )
-    shares: tuple[int, ...] = Field(
-        default=(0, 25, 50, 100), description="Percentages of people's labels to train with, in label-budget"
-    )
-    policy: str = Field(
-        default="labels",
-        description="Denoising policy of the training sets in label-budget, such as answer_match+labels",
-    )
-    worth: float = Field(
-        default=0.1,
-        description="Minimum gain of a hundred labels to be worth it, in percentage points, in label-budget",
-    )
     training: tuple[tuple[str, Any], ...] = ()
     cross: tuple[tuple[str, Any], ...] = ()
     reader: tuple[tuple[str, Any], ...] = ()

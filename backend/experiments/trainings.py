@@ -17,7 +17,7 @@ from blindspot.backend.training.training_settings import CrossEncoderSettings, D
 from blindspot.backend.training_sets.denoising import Thresholds, policy_named
 
 if TYPE_CHECKING:
-    from blindspot.backend.experiments.fine_tuning import AdaptedTrainingData
+    from blindspot.backend.experiments.relation_training import AdaptedTrainingData
     from blindspot.backend.experiments.workbench import Workbench
 
 

@@ -117,7 +117,6 @@ def items(small: bool) -> Iterator[Item]:
     yield Item("search", 5, _in_folder(search.speed, "vectors"), (
         Row("exact search, 21,015,324 x 768, k = 100, 4,096 questions at once", target="18,000 questions/s"),
         Row("exact search, one question", target="8 ms"),
-        Row("candidates from 8-bit floats alone", target="30,000 questions/s"),
     ))  # fmt: skip
     yield Item("sixteen-bits", 1, lambda to: (models.sixteen_bits(to.study, to.device, to.small, to.say), {}), (
         Row("encoding and training in bfloat16 beside float32", target=f"cosine {models.LEAST_COSINE}"),
@@ -126,9 +125,6 @@ def items(small: bool) -> Iterator[Item]:
         Row("BERT-base's shape, 128 tokens", target="22,000 passages/s"),
         Row("MiniLM, 128 tokens", target="60,000 passages/s"),
         Row("the same compiled; one question in a CUDA graph"),
-    ), both)  # fmt: skip
-    yield Item("search-float8", 1, lambda to: (models.float8_candidates(to.study, to.device, to.small, to.say), {}), (
-        Row("candidates from 8-bit floats: hits as in 16 bits, questions that they settle, of MiniLM's vectors", target="100%"),
     ), both)  # fmt: skip
     yield Item("training", 2, lambda to: (models.training_speed(to.device, to.small, to.say), {}), (
         Row("training with gradient caching, questions/s", target="1.5 times sentence-transformers' cached loss"),

@@ -8,16 +8,12 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-import numpy as np
-
 from benchmarks import encoding, training
-from benchmarks.gpu import compiled, float8
+from benchmarks.gpu import compiled
 from benchmarks.gpu.results import Row, guarded
 from blindspot.backend.core.settings import EncoderSettings
 from blindspot.backend.core.study import Study
-from blindspot.backend.retrieval.dense_shards import BLOCK
 from blindspot.backend.retrieval.encoder import Encoder, load_encoder
-from blindspot.backend.retrieval.passage_encoder import PassageEncoder
 from blindspot.db.records import Passage
 
 MODELS = (("BERT-base's shape", "22,000", 20_000), ("MiniLM", "60,000", 50_000))
@@ -105,20 +101,6 @@ def _encoded(
     encoder = load_encoder(settings, device)
     seconds, _ = encoding.measure(encoder, passages, rounds, "bfloat16", openvino=False)
     return encoder, _encoding_rows(name, aim, len(passages), seconds)
-
-
-def float8_candidates(study: Study, device: str, small: bool, say: Callable[[str], None]) -> list[Row]:
-    """Search MiniLM's vectors of all packed passages, with candidates from 8-bit floats."""
-    encoder = load_encoder(EncoderSettings(model="minilm", max_tokens=128), device)
-    quick = PassageEncoder(encoder, "bfloat16")
-    say("encoding")
-    passages = passages_of(study, 64 if small else len(study.corpus))
-    blocks = [passages[start : start + BLOCK] for start in range(0, len(passages), BLOCK)]
-    vectors = np.concatenate([quick.encode(quick.tokenise(block)).cpu().numpy() for block in blocks])
-    asked = [question.text for question in study.questions.all(split="dev")]
-    questions = encoder.encode_questions(asked[:8] if small else asked)
-    say("searching")
-    return float8.settled(vectors, questions, 10 if small else 100, device)
 
 
 def _encoding_rows(name: str, aim: str, count: int, seconds: dict[str, list[float]]) -> list[Row]:

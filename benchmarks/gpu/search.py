@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.gpu import float8
 from benchmarks.gpu.results import Row, guarded, release
 from benchmarks.search import ROWS_PER_BLOCK, generate, load, plain
 from blindspot.backend.core.manifest import read_object, write_json
@@ -182,10 +181,7 @@ def speed(folder: Path, device: str, small: bool, say: Callable[[str], None]) ->
         beside = partial(_beside, name, make, search, questions, batches, rounds, device, limits[0])
         result += guarded(f"beside {name}", beside)
         release()
-    say("float8 proposals")
-    return result + guarded(
-        "proposals in float8", lambda: float8.speed(search, questions[: batches[-1]], rounds, device, limits[0])
-    )
+    return result
 
 
 def _batches(batches: Sequence[int], small: bool) -> tuple[int, ...]:

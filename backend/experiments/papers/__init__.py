@@ -29,8 +29,6 @@ class ExperimentDescription(NamedTuple):
     reports: str = ""
 
 
-OURS = "Blindspot"
-"""Written in place of a paper for experiments that are not from a paper."""
 EXPERIMENTS = {
     "negatives": ExperimentDescription("DPR", "Table 3", "Which negatives does a dual encoder need: gold passages of other questions, how many, or BM25 "
             "passages?", "trains retrievers", "Natural Questions, dev", reports="one BM25 negative adds 5.0 points of Success@20 (78.0 against 73.0)"),
@@ -55,7 +53,6 @@ EXPERIMENTS = {
     "interference": ExperimentDescription("EntityQuestions", "Table 3", "How does training on one relation change the accuracy on all other questions?", "trains retrievers; needs two question sets", reports="place of birth alone takes 17.3 points from Natural Questions (80.1 to 62.8)"),
     "specialised": ExperimentDescription("EntityQuestions", "Tables 4 and 8", "How accurate are question encoders by relation over one fixed index?", "trains question encoders; needs questions with relations", reports="68.4 on average, BM25 71.2 (Success@20)"),
     "embedding-spread": ExperimentDescription("EntityQuestions", "Figure 2", "Are a relation's passages crowded before training on the relation, and spread out after?", "trains retrievers; needs questions with relations", reports="crowded before, further apart after"),
-    "label-budget": ExperimentDescription(OURS, "people's labels", "How much do people's labels improve retrieval, and are a hundred more worth the effort?", "trains retrievers; needs people's labels of training questions"),
     "probes": ExperimentDescription("ColDeR", "ACL 2025", "Does an encoder prefer passages with early, short, literal or repeated words to passages that state the fact?", "trains nothing; needs gold passages"),
 }  # fmt: skip
 WITHOUT_TRAINING = ("relations", "buckets", "retrieval", "hybrid", "tune-bm25", "blocks", "probes")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Plot, Setting, success_cells
-from blindspot.backend.experiments.rocketqa import require_one_training_set, steps_by_seed, unlabelled_question_count
-from blindspot.backend.experiments.trainings import run_of_model
+from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Plot, Setting, trained_row
+from blindspot.backend.experiments.rocketqa_steps import (
+    STEP_DEFAULTS,
+    require_one_training_set,
+    steps_by_seed,
+    unlabelled_question_count,
+)
 from blindspot.backend.experiments.workbench import Workbench
 from blindspot.db.errors import BadInput
 
 TAKES = frozenset({"batches"})
-DEFAULTS = {
-    "ks": (5, 20, 100),
-    "batches": (64,),
-    "training": {"question_tokens": 32, "passage_tokens": 128, "learning_rate": 3e-5},
-}
+DEFAULTS = STEP_DEFAULTS
 SHARES = (0.25, 0.5, 1.0)
 
 
@@ -30,15 +30,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         0: [step.denoised for step in steps],
         **{round(share * count): [step.augmented_data(round(share * count)) for step in steps] for share in SHARES},
     }
-    cells = [
-        cell
-        for size, trained in models.items()
-        for cell in success_cells(
-            f"{size:,}",
-            [run_of_model(model, setting.question_selection(), max(setting.ks)) for model in trained],
-            setting.ks,
-        )
-    ]
+    cells = [cell for size, trained in models.items() for cell in trained_row(setting, f"{size:,}", trained)]
     return ExperimentPlan(
         cells,
         [

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from blindspot.analysis.published import AVERAGE as PUBLISHED_AVERAGE
 from blindspot.analysis.published import TOP_20
-from blindspot.backend.experiments.blocks import (
+from blindspot.backend.experiments.block_parts import (
     TOKENS,
     BlockHits,
     BlockIndex,

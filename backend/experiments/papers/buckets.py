@@ -15,7 +15,13 @@ import numpy as np
 
 from blindspot.analysis.buckets import BUCKETS, FEW
 from blindspot.analysis.relations import relation_name
-from blindspot.backend.experiments.buckets import Bucket, BucketDifference, BucketSuccess, bucket_numbers, is_seen
+from blindspot.backend.experiments.bucket_measures import (
+    Bucket,
+    BucketDifference,
+    BucketSuccess,
+    bucket_numbers,
+    is_seen,
+)
 from blindspot.backend.experiments.by_relation import (
     LEAST,
     choose_relations,
@@ -82,11 +88,7 @@ Buckets: TypeAlias = Sequence[tuple[BucketLine, int]]
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
-    encoders, k, at = (
-        tuple(dict.fromkeys(setting.encoders or (setting.start,))),
-        max(setting.ks),
-        claim_cutoff(setting.ks),
-    )
+    encoders, k, at = setting.compared_encoders, max(setting.ks), claim_cutoff(setting.ks)
     figures, notes = _figure_lines(setting, bench)
     cells: list[Cell] = []
     claims: list[PaperClaim] = []

@@ -29,9 +29,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         questions, column = setting.question_selection(measured_split(setting, bench, target)), f"{target} @{k}"
         cells += with_column_name(success_cells("BM25", [Bm25Hits(questions, k)], (k,)), column)
         for source in sets:
-            data = setting.data(
-                questions=(f"{source}/train",), mined=setting.mined((f"{source}/train",)), policy="answer_match"
-            )
+            data = setting.data_by_answers((f"{source}/train",))
             cells += with_column_name(dense_row(setting, f"trained on {source}", data, selection=questions), column)
             if source != target:
                 claims += [

@@ -11,12 +11,12 @@ import numpy as np
 
 from blindspot.backend.experiments.parts import Part
 from blindspot.backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Plot, Setting
-from blindspot.backend.experiments.rocketqa import require_one_training_set, steps_by_seed
+from blindspot.backend.experiments.rocketqa_steps import STEP_DEFAULTS, require_one_training_set, steps_by_seed
 from blindspot.backend.experiments.trainings import TrainingData
 from blindspot.backend.experiments.workbench import Workbench
 
 TAKES = frozenset({"batches"})
-DEFAULTS = {"batches": (64,), "training": {"question_tokens": 32, "passage_tokens": 128, "learning_rate": 3e-5}}
+DEFAULTS = STEP_DEFAULTS
 RANK_RANGES = ((1, 1), (2, 5), (6, 10), (11, 20), (21, 50), (51, 100))
 
 

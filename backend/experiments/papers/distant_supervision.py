@@ -12,7 +12,7 @@ DEFAULTS = {"ks": (1, 5, 20, 100)}
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
-    rows = {kind: setting.data(mined=setting.mined(), policy="answer_match", positives=(kind,)) for kind in PUBLISHED}
+    rows = {kind: setting.data_by_answers(positives=(kind,)) for kind in PUBLISHED}
     at = setting.claim_cutoff()
     return ExperimentPlan(
         [cell for kind, data in rows.items() for cell in dense_row(setting, kind, data, PUBLISHED[kind])],

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -14,13 +13,22 @@ import numpy as np
 from blindspot.analysis.neighbours import unit_vectors
 from blindspot.analysis.relations import relation_name
 from blindspot.analysis.spread import SpreadGroup, group_measurements
-from blindspot.backend.data.leaks import eligible_questions
-from blindspot.backend.experiments.buckets import difference_values
-from blindspot.backend.experiments.by_relation import choose_relations, count_by_relation, restrict_to_trained_set
-from blindspot.backend.experiments.fine_tuning import FineTuning, encoder_before_training, largest_k, relation_data
+from blindspot.backend.experiments.bucket_measures import difference_values
+from blindspot.backend.experiments.by_relation import (
+    choose_relations,
+    count_by_relation,
+    eligible_by_relation,
+    restrict_to_trained_set,
+)
 from blindspot.backend.experiments.hits import Index
 from blindspot.backend.experiments.parts import Part, QuestionSelection
 from blindspot.backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Plot, Setting
+from blindspot.backend.experiments.relation_training import (
+    FineTuning,
+    encoder_before_training,
+    largest_k,
+    relation_data,
+)
 from blindspot.backend.experiments.workbench import Workbench
 from blindspot.backend.maps.request import Points
 from blindspot.backend.maps.spreads import positives
@@ -91,11 +99,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     largest_k(setting)
     setting = restrict_to_trained_set(setting, bench)
     counts = count_by_relation(bench, setting.question_selection())
-    trained = Counter(
-        question.relation
-        for question in bench.questions.with_ids(eligible_questions(bench, setting.train).ids)
-        if question.relation
-    )
+    trained = eligible_by_relation(bench, setting)
     relations, left_out = choose_relations(
         setting,
         {each: min(count, trained[each]) for each, count in counts.items()},

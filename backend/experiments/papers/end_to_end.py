@@ -17,7 +17,7 @@ from blindspot.backend.experiments.readers import (
     exact_cells,
     reader_settings,
 )
-from blindspot.backend.experiments.rocketqa import require_one_training_set
+from blindspot.backend.experiments.rocketqa_steps import require_one_training_set
 from blindspot.backend.experiments.workbench import Workbench
 
 PUBLISHED = {"BM25": 32.6, "dense": 41.5, "BM25 + dense": 39.0}

@@ -23,7 +23,9 @@ from blindspot.backend.experiments.by_relation import (
     count_by_relation,
     restrict_to_trained_set,
 )
-from blindspot.backend.experiments.fine_tuning import (
+from blindspot.backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
+from blindspot.backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Setting, Success
+from blindspot.backend.experiments.relation_training import (
     WORDINGS,
     AdaptedTrainingData,
     FineTuning,
@@ -34,8 +36,6 @@ from blindspot.backend.experiments.fine_tuning import (
     largest_k,
     relation_data,
 )
-from blindspot.backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
-from blindspot.backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Setting, Success
 from blindspot.backend.experiments.trainings import TrainingData
 from blindspot.backend.experiments.workbench import Workbench
 from blindspot.db.records import Question

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
@@ -12,16 +11,19 @@ from typing import TypeAlias
 from blindspot.analysis.relations import relation_name
 from blindspot.backend.data.encyclopedia import SECOND_DATASET
 from blindspot.backend.data.encyclopedia.language import SECOND_WORDINGS
-from blindspot.backend.data.leaks import eligible_questions
 from blindspot.backend.experiments.by_relation import (
     K,
     choose_relations,
     claim_cutoff,
     column,
     count_by_relation,
+    eligible_by_relation,
     restrict_to_trained_set,
 )
-from blindspot.backend.experiments.fine_tuning import (
+from blindspot.backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
+from blindspot.backend.experiments.parts import QuestionSelection
+from blindspot.backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Setting, Success
+from blindspot.backend.experiments.relation_training import (
     AdaptedTrainingData,
     FineTuning,
     datasets,
@@ -29,9 +31,6 @@ from blindspot.backend.experiments.fine_tuning import (
     largest_k,
     relation_data,
 )
-from blindspot.backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
-from blindspot.backend.experiments.parts import QuestionSelection
-from blindspot.backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Setting, Success
 from blindspot.backend.experiments.workbench import Workbench
 from blindspot.db.errors import BadInput
 
@@ -53,11 +52,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     setting = restrict_to_trained_set(setting, bench)
     k, questions = largest_k(setting), setting.question_selection()
     counts = count_by_relation(bench, questions)
-    trained = Counter(
-        question.relation
-        for question in bench.questions.with_ids(eligible_questions(bench, setting.train).ids)
-        if question.relation
-    )
+    trained = eligible_by_relation(bench, setting)
     relations, left_out = choose_relations(
         setting,
         {count: trained[count] for count in counts},
@@ -182,17 +177,12 @@ def _general_cells(setting: Setting, bench: Workbench) -> tuple[QuestionSelectio
                 f"the set {general!r} needs training questions and questions in {split}; sets with training "
                 f"questions: {', '.join(datasets(bench, 'train')) or 'none'}"
             )
-        data = setting.data(
-            questions=(f"{general}/train",),
-            mined=setting.mined((f"{general}/train",)),
-            policy="answer_match",
-            positives=("gold", "distant"),
-        )
+        data = setting.data_by_answers((f"{general}/train",), positives=("gold", "distant"))
         message = f"The general set is {general}: trained on its training questions, measured on its {split}."
         return setting.question_selection(f"{general}/{split}"), (data,), message
     if SECOND_DATASET not in datasets(bench, split):
         raise BadInput("the study has no second question set; name one with training and dev questions with --set")
-    whole = setting.data(mined=setting.mined(), policy="answer_match", positives=("gold", "distant"))
+    whole = setting.data_by_answers(positives=("gold", "distant"))
     return (
         setting.question_selection(f"{SECOND_DATASET}/{split}"),
         (AdaptedTrainingData(whole, wordings=tuple(sorted(SECOND_WORDINGS.items()))),),

@@ -21,11 +21,7 @@ DEFAULTS = {"ks": (20,)}
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     sets, k = sets_to_train_on(setting, bench), setting.ks[0]
-    data = {
-        name: setting.data(questions=(train,), mined=setting.mined((train,)), policy="answer_match")
-        for name in sets
-        for train in (f"{name}/train",)
-    }
+    data = {name: setting.data_by_answers((f"{name}/train",)) for name in sets}
     cells = []
     for name in sets:
         questions, column = setting.question_selection(measured_split(setting, bench, name)), f"{name} @{k}"

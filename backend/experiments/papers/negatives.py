@@ -24,7 +24,7 @@ DEFAULTS = {"batches": (8, 32, 128)}
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     few, batches, many = setting.three_batches()
-    mined = setting.data(mined=setting.mined(), policy="answer_match")
+    mined = setting.data_by_answers()
     alone = {"batch": few, "hard_negatives": few - 1, "in_batch": False}
     rows: dict[str, tuple[TrainingData, dict[str, Any]]] = {
         f"{few - 1} random": (setting.data(random=few - 1), alone),

@@ -5,19 +5,14 @@ given with --encoder.
 from __future__ import annotations
 
 from blindspot.backend.experiments.parts import StudyEncoder
-from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, success_cells
-from blindspot.backend.experiments.rocketqa import require_one_training_set, steps_by_seed
-from blindspot.backend.experiments.trainings import run_of_model
+from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, trained_row
+from blindspot.backend.experiments.rocketqa_steps import STEP_DEFAULTS, require_one_training_set, steps_by_seed
 from blindspot.backend.experiments.workbench import Workbench
 from blindspot.backend.retrieval.model_kinds import encoder_kind
 from blindspot.db.errors import BadInput
 
 TAKES = frozenset({"batches", "encoders"})
-DEFAULTS = {
-    "ks": (5, 20, 100),
-    "batches": (64,),
-    "training": {"question_tokens": 32, "passage_tokens": 128, "learning_rate": 3e-5},
-}
+DEFAULTS = STEP_DEFAULTS
 PUBLISHED = {"bert-base": {100: 86.0}, "ernie-base": {100: 87.6}}
 
 
@@ -33,13 +28,10 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     cells = [
         cell
         for name in encoders
-        for cell in success_cells(
+        for cell in trained_row(
+            setting,
             name,
-            [
-                run_of_model(each.cross_batch, setting.question_selection(), max(setting.ks))
-                for each in steps_by_seed(setting, StudyEncoder(name))
-            ],
-            setting.ks,
+            [steps.cross_batch for steps in steps_by_seed(setting, StudyEncoder(name))],
             PUBLISHED.get(name),
         )
     ]

@@ -7,7 +7,7 @@ has no comparable figures. The probes for negation, numbers and namesakes are no
 from __future__ import annotations
 
 from blindspot.backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Setting
-from blindspot.backend.experiments.probes import MIN_SENTENCES, PROBES, ProbeMeasure
+from blindspot.backend.experiments.probe_pairs import MIN_SENTENCES, PROBES, ProbeMeasure
 from blindspot.backend.experiments.workbench import Workbench
 
 TAKES = frozenset({"encoders"})
@@ -17,7 +17,7 @@ FAVOURED_WINS = "favoured wins"
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
-    encoders = setting.encoders or (setting.start,)
+    encoders = setting.compared_encoders
     cells = [
         Cell(
             name,

@@ -15,7 +15,7 @@ DEFAULTS = {"batches": (8, 32, 128), "training": {"steps": 500}}
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     sizes, cells = setting.three_batches(), []
-    data = setting.data(mined=setting.mined(), policy="answer_match")
+    data = setting.data_by_answers()
     names = {0: "without hard negatives", 1: "with one hard negative"}
     for hard, name in names.items():
         for size in sizes:

@@ -31,7 +31,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     questions, k = setting.question_selection(), max(setting.ks)
     counts = count_by_relation(bench, questions)
     relations, left_out = choose_relations(setting, counts, f"questions in {setting.on}")
-    encoders = tuple(dict.fromkeys(setting.encoders or (setting.start,)))
+    encoders = setting.compared_encoders
     runs = {
         BM25: Bm25Hits(questions, k),
         **{encoder: DenseHits(questions, k, Index(StudyEncoder(encoder))) for encoder in encoders},

@@ -17,7 +17,7 @@ PUBLISHED = {
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
-    encoders, k, cells, claims = setting.encoders or (setting.start,), max(setting.ks), [], []
+    encoders, k, cells, claims = setting.compared_encoders, max(setting.ks), [], []
     for name in measured_sets(setting, bench):
         questions = setting.question_selection(name)
         rows: dict[str, RunPart] = {"BM25": Bm25Hits(questions, k)}

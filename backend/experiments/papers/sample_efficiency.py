@@ -28,7 +28,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         )
     cells = success_cells("BM25", [Bm25Hits(setting.question_selection(), max(setting.ks))], setting.ks)
     for size in sizes:
-        data = setting.data(mined=setting.mined(), policy="answer_match", limit=size)
+        data = setting.data_by_answers(limit=size)
         cells += dense_row(setting, f"{size:,}", data)
     at, rows = setting.claim_cutoff(), [f"{size:,}" for size in sizes]
     return ExperimentPlan(

@@ -16,7 +16,7 @@ DEFAULTS = {"ks": (1, 5, 20, 100)}
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
-    data = setting.data(mined=setting.mined(), policy="answer_match")
+    data = setting.data_by_answers()
     cells = []
     for shown, similarity in SIMILARITIES.items():
         for loss in ("softmax", "triplet"):

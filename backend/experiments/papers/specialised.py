@@ -17,11 +17,11 @@ from blindspot.backend.experiments.by_relation import (
     restrict_to_trained_set,
     success_of_each_seed,
 )
-from blindspot.backend.experiments.fine_tuning import largest_k
 from blindspot.backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
 from blindspot.backend.experiments.parts import StudyEncoder
 from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting
 from blindspot.backend.experiments.question_encoders import QuestionEncoders, SpecialisedHits
+from blindspot.backend.experiments.relation_training import largest_k
 from blindspot.backend.experiments.trainings import DualEncoder
 from blindspot.backend.experiments.workbench import Workbench
 from blindspot.db.errors import BadInput
@@ -55,10 +55,8 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     counts = count_by_relation(bench, questions)
     relations, left_out = choose_relations(setting, counts, f"questions in {setting.on}")
     eligible_questions(bench, setting.train, relations=setting.relations)
-    encoders = tuple(dict.fromkeys(setting.encoders or (setting.start,)))
-    data = setting.data(
-        relations=setting.relations, mined=setting.mined(), policy="answer_match", positives=("gold", "distant")
-    )
+    encoders = setting.compared_encoders
+    data = setting.data_by_answers(relations=setting.relations, positives=("gold", "distant"))
     minimum = SMALL_MINIMUM if setting.small else LEAST
     runs: dict[str, list[RunPart]] = {}
     for encoder in encoders:

@@ -4,9 +4,13 @@ R@5 (Success@5) on Natural Questions.
 
 from __future__ import annotations
 
-from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, success_cells
-from blindspot.backend.experiments.rocketqa import require_one_training_set, steps_by_seed, unlabelled_question_count
-from blindspot.backend.experiments.trainings import run_of_model
+from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, trained_row
+from blindspot.backend.experiments.rocketqa_steps import (
+    STEP_DEFAULTS,
+    require_one_training_set,
+    steps_by_seed,
+    unlabelled_question_count,
+)
 from blindspot.backend.experiments.workbench import Workbench
 
 IN_BATCH, CROSS_BATCH, RAW, DENOISED, AUGMENTED = (
@@ -18,11 +22,7 @@ IN_BATCH, CROSS_BATCH, RAW, DENOISED, AUGMENTED = (
 )
 PUBLISHED = {IN_BATCH: 68.5, CROSS_BATCH: 68.9, RAW: 68.0, DENOISED: 73.2, AUGMENTED: 74.0}
 TAKES = frozenset({"batches"})
-DEFAULTS = {
-    "ks": (5, 20, 100),
-    "batches": (64,),
-    "training": {"question_tokens": 32, "passage_tokens": 128, "learning_rate": 3e-5},
-}
+DEFAULTS = STEP_DEFAULTS
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
@@ -36,16 +36,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         **({AUGMENTED: [step.augmented_data() for step in steps]} if more else {}),
     }
     at = f"Success@{setting.ks[0]}"
-    cells = [
-        cell
-        for row, models in rows.items()
-        for cell in success_cells(
-            row,
-            [run_of_model(model, setting.question_selection(), max(setting.ks)) for model in models],
-            setting.ks,
-            {5: PUBLISHED[row]},
-        )
-    ]
+    cells = [cell for row, models in rows.items() for cell in trained_row(setting, row, models, {5: PUBLISHED[row]})]
     claims = [
         PaperClaim("cross-batch negatives beat those of one batch", (CROSS_BATCH, at), (IN_BATCH, at)),
         PaperClaim("raw hard negatives do harm", (CROSS_BATCH, at), (RAW, at)),

@@ -184,13 +184,7 @@ def relation_data(setting: Setting, train: Sequence[str], relation: str) -> Trai
     Negatives are BM25's passages without an answer. For a question without gold passages, BM25's highest-ranked passage
     with an answer is the positive.
     """
-    return setting.data(
-        questions=tuple(train),
-        relations=(relation,),
-        mined=setting.mined(train),
-        policy="answer_match",
-        positives=("gold", "distant"),
-    )
+    return setting.data_by_answers(train, relations=(relation,), positives=("gold", "distant"))
 
 
 def datasets(bench: Workbench, split: str) -> Iterator[str]:

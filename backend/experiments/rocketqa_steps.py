@@ -20,6 +20,8 @@ from blindspot.backend.experiments.workbench import Workbench
 from blindspot.db.errors import BadInput
 from blindspot.db.labels import Labels
 
+STEP_DEFAULTS = {"batches": (64,), "training": {"question_tokens": 32, "passage_tokens": 128, "learning_rate": 3e-5}}
+"""The paper's settings, for every experiment that makes its steps."""
 DEVICES = 8
 """The number of devices whose passages the paper gathers."""
 
