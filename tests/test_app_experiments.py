@@ -79,15 +79,17 @@ def test_before_it_runs_an_experiment_shows_the_paper_s_figures_and_claims(study
     assert "What RocketQA reports on Natural Questions" in page.text
 
 
-def test_a_paper_s_claim_names_its_own_retriever_and_no_question_set_of_the_study():
+def test_a_paper_s_claim_names_its_own_retriever():
     cells = [Cell("Average", name, (), published) for name, published in (("BM25", 71.2), ("tiny", 49.7))]
-    beats = PaperClaim("BM25 beats tiny", ("Average", "BM25"), ("Average", "tiny"))
-    said = "EntityQuestions reports that BM25 beats its dense retriever: 21.5 (71.2 against 49.7); not run here yet."
-    assert planned_title(cells, [beats], "EntityQuestions", ["tiny"], ["births"]) == said
-    unnamed = replace(beats, statement="BM25 beats tiny on births")
-    assert planned_title(cells, [unnamed], "EntityQuestions", ["tiny"], ["births"]) == ""
-    both = replace(beats, statement="tiny is within 2 points of other")
-    assert planned_title(cells, [both], "RocketQA", ["tiny", "other"], []) == ""
+    said = "BM25 beats its dense retriever"
+    beats = PaperClaim("BM25 beats tiny", ("Average", "BM25"), ("Average", "tiny"), as_published=said)
+    title = f"EntityQuestions reports that {said}: 21.5 (71.2 against 49.7); not run here yet."
+    assert planned_title(cells, [beats], "EntityQuestions") == title
+    unprinted = [replace(cell, published=None) for cell in cells]
+    assert planned_title(unprinted, [beats], "DPR") == f"DPR claims that {said}; not run here yet."
+    plain = replace(beats, statement="more is better", as_published="")
+    assert planned_title(unprinted, [plain], "DPR") == "DPR claims that more is better; not run here yet."
+    assert planned_title(cells, [], "DPR") == ""
 
 
 def test_the_page_offers_the_next_experiment_that_trains_nothing(study, tmp_path):
