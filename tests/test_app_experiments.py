@@ -54,7 +54,7 @@ def test_an_experiment_that_trains_first_offers_to_estimate_its_time(study, monk
     page = Page(study.folder, "experiments", experiment="denoised-by-rank")
     first = page.app.button[0]
     assert first.label == "Estimate its time" and first.proto.type == "primary"
-    estimated = ExperimentCost({}, {}, 3 * 3600.0, ())
+    estimated = ExperimentCost(3 * 3600.0, ())
     monkeypatch.setattr("blindspot.backend.experiments.cost.cost", lambda study, name: estimated)
     monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
     monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")

@@ -98,7 +98,7 @@ class Setting(ExperimentSettings):
             raise BadInput("give three ascending batch sizes, the first 2 or more, as in 8,32,128")
         return self.batches
 
-    def claim_cutoff(self) -> str:
+    def claim_column(self) -> str:
         """Return the column to which most claims refer: the second largest k, which is 20 for the cut-offs 5, 20 and
         100.
         """
@@ -166,12 +166,6 @@ class Success:
         return [question for question in asked if not self.relations or question.relation in self.relations]
 
 
-def macro_weights(names: np.ndarray) -> np.ndarray:
-    """Return weights (q,) with mean 1. The weighted mean over questions equals the mean over the groups in `names`."""
-    _, place, counts = np.unique(names, return_inverse=True, return_counts=True)
-    return len(names) / (len(counts) * counts[place]) if len(names) else np.ones(0)
-
-
 def macro_values(values: np.ndarray, names: np.ndarray) -> np.ndarray:
     """Return values (q,) whose mean is the mean over the groups, and whose variance reflects the variance of the
     groups' means.
@@ -183,7 +177,8 @@ def macro_values(values: np.ndarray, names: np.ndarray) -> np.ndarray:
         return values
     _, place, counts = np.unique(names, return_inverse=True, return_counts=True)
     means = np.bincount(place, values) / counts
-    return means.mean() + macro_weights(names) * (values - means[place])
+    weights = len(names) / (len(counts) * counts[place])
+    return means.mean() + weights * (values - means[place])
 
 
 @dataclass(frozen=True)
