@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
 from blindspot.app.console import Terminal
-from blindspot.app.terminal import clean_json
 from blindspot.backend.core.result_table import ResultTable
 from blindspot.backend.core.units import count_with_units
 from blindspot.backend.text.number_words import noun_form, quantity
@@ -25,10 +23,6 @@ if TYPE_CHECKING:
     from blindspot.db.jobs import Job
 
 console = Terminal(highlight=False)
-
-
-def print_json(content: Any) -> None:
-    print(clean_json(json.dumps(content, ensure_ascii=False, indent=1)))
 
 
 def print_rows(headings: Sequence[str], rows: Sequence[Sequence[object]], notes: Sequence[str] = ()) -> None:

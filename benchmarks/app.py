@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.machine import machine
+from benchmarks.machine import machine, spent
 from blindspot.analysis.relations import RELATIONS
 from blindspot.app.server import SIGN_IN
 from blindspot.app.study import SECONDS_TO_READ
@@ -207,9 +207,7 @@ def page_runner(pair: dict[str, str], person: str = "") -> Callable[..., Taken]:
             where.append(page)
         app.query_params.clear()
         app.query_params.update({**pair, **{key: str(value) for key, value in parameters.items()}})
-        started, used = time.perf_counter(), time.process_time()
-        app.run()
-        taken = Taken(time.perf_counter() - started, time.process_time() - used)
+        taken = Taken(*spent(app.run))
         shown = "".join(element.proto.body for element in app.get("html"))
         assert not app.exception and SIGN.get(where[-1], "") in shown, app.exception
         return taken

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import time
 from multiprocessing import get_context
 
-from benchmarks.machine import peak_memory
+from benchmarks.machine import peak_memory, spent
 from blindspot.backend.data.encyclopedia import write_encyclopedia
 
 
 def made(passages: int) -> tuple[float, float, float]:
     """Generate an encyclopedia -> (seconds, processor seconds, peak resident MiB of the process)."""
     with tempfile.TemporaryDirectory() as folder:
-        started, worked = time.perf_counter(), time.process_time()
-        write_encyclopedia(folder, passages)
-        return time.perf_counter() - started, time.process_time() - worked, peak_memory()
+        return *spent(lambda: write_encyclopedia(folder, passages)), peak_memory()
 
 
 def main(sizes: list[int]) -> None:

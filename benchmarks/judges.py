@@ -12,14 +12,13 @@ set's. Intervals are 95% percentile bootstraps over questions, and over draws to
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.machine import machine
+from benchmarks.machine import machine, spent
 from benchmarks.tables import row
 from blindspot.backend.core.gold import gold_matrix
 from blindspot.backend.core.study import Study
@@ -354,12 +353,8 @@ def main() -> None:
     print(machine())
     bench = Bench(arguments.study)
     for part in arguments.parts:
-        began, used = time.monotonic(), time.process_time()
-        PARTS[part](bench)
-        print(
-            f"\n{part}: {time.monotonic() - began:,.0f} s, {time.process_time() - used:,.0f} s of the processor",
-            flush=True,
-        )
+        wall, processor = spent(lambda: PARTS[part](bench))  # noqa: B023
+        print(f"\n{part}: {wall:,.0f} s, {processor:,.0f} s of the processor", flush=True)
 
 
 if __name__ == "__main__":

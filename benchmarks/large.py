@@ -26,7 +26,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from benchmarks.machine import machine, peak_memory
+from benchmarks.machine import machine, peak_memory, spent
 from blindspot.db.migrations import migrate
 
 DPR = 21_015_324
@@ -113,21 +113,15 @@ def _words(seconds: float) -> str:
 
 
 Spent = tuple[float, float]
-"""Wall-clock and processor seconds; other work on the machine hardly changes the second."""
+"""Wall-clock and processor seconds."""
 Line = tuple[str, Spent, int, bool]
 """The name of a step, its cost, the bytes on disk afterwards or 0, and whether it grows with the rows."""
 
 
-def timed(work: Callable[[], object]) -> Spent:
-    began, used = time.perf_counter(), time.process_time()
-    work()
-    return time.perf_counter() - began, time.process_time() - used
-
-
 def typical(work: Callable[[Any], object], asked: Iterable[Any]) -> Spent:
     """Return the median of each."""
-    spent = [timed(lambda: work(each)) for each in asked]  # noqa: B023
-    return median(seconds for seconds, _ in spent), median(processor for _, processor in spent)
+    took = [spent(lambda: work(each)) for each in asked]  # noqa: B023
+    return median(seconds for seconds, _ in took), median(processor for _, processor in took)
 
 
 # Passages
@@ -157,9 +151,9 @@ def import_them(folder: Path, rows: int) -> Iterator[Line]:
     from blindspot.backend.data.importing.importer import import_passages
 
     study = Study.create(folder / "study", "large")
-    spent = timed(lambda: import_passages(study, folder / "passages.tsv"))
+    took = spent(lambda: import_passages(study, folder / "passages.tsv"))
     (folder / "passages.tsv").unlink()
-    yield "import, and corpus.db", spent, (folder / "study" / "corpus.db").stat().st_size, True
+    yield "import, and corpus.db", took, (folder / "study" / "corpus.db").stat().st_size, True
 
 
 def look_up(folder: Path, rows: int) -> Iterator[Line]:
@@ -167,7 +161,7 @@ def look_up(folder: Path, rows: int) -> Iterator[Line]:
 
     rng, path = np.random.default_rng(SEED), folder / "study" / "corpus.db"
     len(Study.open(folder / "study").corpus)  # load the modules
-    yield "open the study", timed(lambda: len(Study.open(folder / "study").corpus)), 0, False
+    yield "open the study", spent(lambda: len(Study.open(folder / "study").corpus)), 0, False
     corpus = Study.open(folder / "study").corpus
 
     def by_id(i: int) -> None:
@@ -196,7 +190,7 @@ def scan(folder: Path, rows: int) -> Iterator[Line]:
     from blindspot.backend.core.study import Study
 
     corpus = Study.open(folder / "study").corpus
-    yield "read every passage once", timed(lambda: sum(len(block) for block in corpus.blocks())), 0, True
+    yield "read every passage once", spent(lambda: sum(len(block) for block in corpus.blocks())), 0, True
 
 
 # Questions
@@ -235,8 +229,8 @@ def import_questions_(folder: Path, rows: int) -> Iterator[Line]:
     from blindspot.backend.data.importing.importer import import_questions
 
     study = Study.open(folder / "study")
-    spent = timed(lambda: import_questions(study, folder / "questions.jsonl"))
-    yield "import, and labels.db", spent, study.labels_path.stat().st_size, True
+    took = spent(lambda: import_questions(study, folder / "questions.jsonl"))
+    yield "import, and labels.db", took, study.labels_path.stat().st_size, True
 
 
 def make_runs(folder: Path, rows: int) -> Iterator[Line]:
@@ -287,9 +281,9 @@ def look_at_list(folder: Path, rows: int) -> Iterator[Line]:
         app.query_params.update(
             {"a": "bm25-dev", "b": "dense-dev", **{key: str(value) for key, value in parameters.items()}}
         )
-        spent = timed(app.run)
+        took = spent(app.run)
         assert not app.exception, app.exception
-        return spent
+        return took
 
     seen: list[Spent] = []
     findings_panel = findings.findings_panel

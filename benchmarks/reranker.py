@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.machine import machine
+from benchmarks.machine import machine, spent
 from benchmarks.tables import percent, row
 from blindspot.backend.core.gold import gold_matrix
 from blindspot.backend.core.study import Study
@@ -175,11 +175,7 @@ def seconds(bench: Bench) -> None:
     for name, retriever in (("BM25", below), ("reranked", reranker)):
         for text in texts[:10]:
             retriever.search([text], 100)
-        times = []
-        for text in texts[10:]:
-            start, cpu = time.monotonic(), time.process_time()
-            retriever.search([text], 100)
-            times.append((time.monotonic() - start, time.process_time() - cpu))
+        times = [spent(lambda: retriever.search([text], 100)) for text in texts[10:]]  # noqa: B023
         wall, processor = np.median(np.array(times), axis=0) * 1000
         print(f"{name}: {wall:.0f} ms a question (median of {len(times)}), {processor:.0f} ms of the processor")
 

@@ -58,7 +58,7 @@ def test_an_experiment_that_trains_first_offers_to_estimate_its_time(study, monk
     page = Page(study.folder, "experiments", experiment="denoised-by-rank")
     first = page.app.button[0]
     assert first.label == "Estimate its time" and first.proto.type == "primary"
-    estimated = ExperimentCost({}, {}, 3 * 3600.0, ())
+    estimated = ExperimentCost(3 * 3600.0, ())
     monkeypatch.setattr("blindspot.backend.experiments.cost.cost", lambda study, name: estimated)
     monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
     monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
@@ -94,15 +94,17 @@ def test_figures_that_no_claim_has_stand_below_the_claims():
     assert "variant" not in words(planned_table(cells[:2], [claim], [], about))
 
 
-def test_a_paper_s_claim_names_its_own_retriever_and_no_question_set_of_the_study():
+def test_a_paper_s_claim_names_its_own_retriever():
     cells = [Cell("Average", name, (), published) for name, published in (("BM25", 71.2), ("tiny", 49.7))]
-    beats = PaperClaim("BM25 beats tiny", ("Average", "BM25"), ("Average", "tiny"))
-    said = "EntityQuestions reports that BM25 beats its dense retriever: 21.5 (71.2 against 49.7); not run here yet."
-    assert planned_title(cells, [beats], "EntityQuestions", ["tiny"], ["births"]) == said
-    unnamed = replace(beats, statement="BM25 beats tiny on births")
-    assert planned_title(cells, [unnamed], "EntityQuestions", ["tiny"], ["births"]) == ""
-    both = replace(beats, statement="tiny is within 2 points of other")
-    assert planned_title(cells, [both], "RocketQA", ["tiny", "other"], []) == ""
+    said = "BM25 beats its dense retriever"
+    beats = PaperClaim("BM25 beats tiny", ("Average", "BM25"), ("Average", "tiny"), as_published=said)
+    title = f"EntityQuestions reports that {said}: 21.5 (71.2 against 49.7); not run here yet."
+    assert planned_title(cells, [beats], "EntityQuestions") == title
+    unprinted = [replace(cell, published=None) for cell in cells]
+    assert planned_title(unprinted, [beats], "DPR") == f"DPR claims that {said}; not run here yet."
+    plain = replace(beats, statement="more is better", as_published="")
+    assert planned_title(unprinted, [plain], "DPR") == "DPR claims that more is better; not run here yet."
+    assert planned_title(cells, [], "DPR") == ""
 
 
 def test_the_page_offers_the_next_experiment_that_trains_nothing(study, tmp_path):

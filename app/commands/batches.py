@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blindspot.app.commands.common import Buckets, Relations, StudyOption, TagsOption, group, open_study
+from blindspot.app.commands.common import Buckets, Relations, StudyOption, TagsOption, group, open_study, progress
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.core.declared import declared_settings
 from blindspot.backend.judging.settings import BatchSettings
@@ -50,7 +50,6 @@ def batch_new(
     """Create a batch: 75% by priority, 10% random audit, 10% second labels, 5% repeats."""
     from functools import partial
 
-    from blindspot.app.progress import terminal_progress
     from blindspot.backend.judging.batches import make_batch
     from blindspot.backend.training_sets.judged_batches import make_batch_by_judge
 
@@ -60,7 +59,7 @@ def batch_new(
     if (chosen := _chosen_questions(opened, relation, bucket, tag)) is not None:
         settings["slice"] = tuple(chosen)
     make = make_batch if judge is None else partial(make_batch_by_judge, judge=judge, training_set=training_set)
-    with terminal_progress() as watch:
+    with progress() as watch:
         result = make(opened, name, run, **settings, progress=watch)
     _print_summary(result)
     size = settings.get("size", declared_settings(BatchSettings)["size"].default)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blindspot.app.commands.common import AsJson, progress
+from blindspot.app.commands.common import AsJson, print_json, progress
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.checking.settings import CheckSettings
 from blindspot.backend.text.number_words import quantity
@@ -69,8 +69,6 @@ def check(
 def _print_check(checked: Check, written: tuple[int, list[Path]] | None, json: bool) -> None:
     """Print the findings and the names of the files that were written."""
     if json:
-        from blindspot.app.terminal_tables import print_json
-
         print_json({**checked.as_json(), "written": None if written is None else [str(path) for path in written[1]]})
         return
     _show_facts(checked)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, Protoc
 import typer
 from typer.core import TyperGroup
 
+from blindspot.app.terminal import clean_json
 from blindspot.backend.core.declared import Field, declared_settings, settings_class
 from blindspot.db.errors import Missing
 
@@ -178,8 +180,6 @@ def check_form(form: dict[str, bool], **others: object) -> None:
 def print_report(report: PrintedReport, form: dict[str, bool]) -> None:
     """Print a report in one of the forms of `OutputForm`, or as tables."""
     if form:
-        from blindspot.app.terminal import clean_json
-
         if "json" in form:
             text = clean_json(report.as_json())
         else:
@@ -189,6 +189,10 @@ def print_report(report: PrintedReport, form: dict[str, bool]) -> None:
         from blindspot.app.console import Terminal
 
         Terminal().print(report.as_rich())
+
+
+def print_json(content: Any) -> None:
+    print(clean_json(json.dumps(content, ensure_ascii=False, indent=1)))
 
 
 def by_bucket(options: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from blindspot.app.commands.common import (
     by_bucket,
     check_form,
     open_study,
+    print_json,
     print_report,
 )
 from blindspot.app.commands.options import takes_settings
@@ -90,8 +91,6 @@ def oracle(
 
     found = choose(open_study(study), runs, **options)
     if json:
-        from blindspot.app.terminal_tables import print_json
-
         print_json(found.as_json())
     else:
         from blindspot.app.terminal_tables import print_oracle

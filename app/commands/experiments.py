@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from blindspot.app.commands.common import Device, OutputForm, StudyOption, check_form, do, group, open_study
+from blindspot.app.commands.common import Device, OutputForm, StudyOption, check_form, do, group, open_study, print_json
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.core.declared import declared_settings
 from blindspot.backend.experiments.settings import ExperimentSettings
@@ -88,7 +88,7 @@ def _add_experiments() -> None:
 
 
 def _print(result: dict[str, Any], form: dict[str, bool]) -> None:
-    from blindspot.app.terminal_tables import console, print_json
+    from blindspot.app.terminal_tables import console
     from blindspot.backend.experiments import tables
 
     if "json" in form:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from blindspot.app.commands.common import AsJson, StudyOption, open_study
+from blindspot.app.commands.common import AsJson, StudyOption, open_study, print_json
 
 
 def find(
@@ -28,8 +28,6 @@ def find(
         raise typer.BadParameter(f"--in must be one of {', '.join(PLACES)}")
     result = found_in(open_study(study), KEEPER, words, chosen, limit)
     if json:
-        from blindspot.app.terminal_tables import print_json
-
         print_json(result)
         return
     from rich.text import Text

@@ -15,6 +15,7 @@ from blindspot.app.commands.common import (
     do,
     group,
     open_study,
+    print_json,
     trust_models,
 )
 from blindspot.app.commands.options import takes_settings
@@ -308,7 +309,6 @@ def measure(
     """Measure judges on pairs that people settled: precision, recall, kappa, calibration, and where to trust each."""
     from dataclasses import asdict
 
-    from blindspot.app.terminal_tables import print_json
     from blindspot.backend.judges.measuring import measure_judges
 
     if gold is not None:
@@ -361,7 +361,6 @@ def injections(
 @judge_app.command("list")
 def list_judges(as_json: AsJson = False, study: StudyOption = None) -> None:
     """List the judges of every kind with the quality of each."""
-    from blindspot.app.terminal_tables import print_json
     from blindspot.backend.judges.feature_judge import KIND, feature_judges
     from blindspot.backend.judges.judge import judges_of, kind_title, unknown_judges
 

@@ -7,7 +7,15 @@ from typing import Annotated, Literal
 
 import typer
 
-from blindspot.app.commands.common import AsJson, SkipBad, StudyOption, group, open_study, study_without_migration
+from blindspot.app.commands.common import (
+    AsJson,
+    SkipBad,
+    StudyOption,
+    group,
+    open_study,
+    print_json,
+    study_without_migration,
+)
 from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 
@@ -118,7 +126,6 @@ def labels_audit(
     from dataclasses import asdict
 
     from blindspot.app.audit_words import print_audit, success_lines
-    from blindspot.app.terminal_tables import print_json
     from blindspot.backend.judges.powered_success import run_successes
     from blindspot.backend.judging.audits import audit
     from blindspot.backend.judging.corrected import corrected_run

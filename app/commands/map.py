@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blindspot.app.commands.common import AsJson, StudyOption, do, group, open_study
+from blindspot.app.commands.common import AsJson, StudyOption, do, group, open_study, print_json
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.core.declared import declared_settings
 from blindspot.backend.maps.settings import MapRequest
@@ -52,7 +52,6 @@ def map_new(
 @map_app.command("list")
 def map_list(as_json: AsJson = False, study: StudyOption = None) -> None:
     """List the maps of the study, oldest first."""
-    from blindspot.app.terminal_tables import print_json
     from blindspot.backend.maps.stored import maps_of
 
     result = maps_of(open_study(study))
@@ -77,7 +76,6 @@ def map_show(
     study: StudyOption = None,
 ) -> None:
     """Print the numbers of a map: its quality, the spread of each group, the clusters."""
-    from blindspot.app.terminal_tables import print_json
     from blindspot.backend.maps.edits import clusters_of
     from blindspot.backend.maps.point_values import cluster_rows, facts_of_points
     from blindspot.backend.maps.stored import Map

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blindspot.app.commands.common import AsJson, StudyOption, Trust, do, open_study, trust_models
+from blindspot.app.commands.common import AsJson, StudyOption, Trust, do, open_study, print_json, trust_models
 from blindspot.app.commands.options import takes_settings
 from blindspot.app.commands.train import Name, run_training, train_app
 from blindspot.backend.reader.settings import ReaderSettings, ReadingSettings
@@ -93,8 +93,6 @@ def read(
         opened, reading, sorted({*(ks or reading.ks), *([tuned.k] if tuned and tuned.k <= reading.depth else [])})
     )
     if as_json:
-        from blindspot.app.terminal_tables import print_json
-
         print_json(_as_dict(result, tuned, by, reading.manifest))
     else:
         _print(result, tuned, by, reading.manifest)

@@ -16,6 +16,7 @@ from blindspot.app.commands.common import (
     check_form,
     do,
     open_study,
+    print_json,
     print_report,
 )
 from blindspot.app.commands.options import LateCommand, takes_options, takes_settings
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 def status(study: StudyOption = None, json: AsJson = False) -> None:
     """Show what the study contains and the one next command."""
-    from blindspot.app.terminal_tables import print_json, print_status
+    from blindspot.app.terminal_tables import print_status
     from blindspot.backend.core.summary import summary
     from blindspot.backend.upkeep.study_path import next_command
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from blindspot.app.commands.common import AsJson, StudyOption, group, open_study
+from blindspot.app.commands.common import AsJson, StudyOption, group, open_study, print_json
 from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BadInput
 
@@ -29,7 +29,7 @@ def tags_list(as_json: AsJson = False, study: StudyOption = None) -> None:
     """List the tags with the number of their questions, the most frequent first."""
     from dataclasses import asdict
 
-    from blindspot.app.terminal_tables import print_json, print_rows
+    from blindspot.app.terminal_tables import print_rows
 
     counts = _store(study).counts()
     if as_json:

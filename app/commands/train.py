@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blindspot.app.commands.common import AsJson, StudyOption, Trust, do, group, open_study, trust_models
+from blindspot.app.commands.common import AsJson, StudyOption, Trust, do, group, open_study, print_json, trust_models
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.recipes.settings import DUAL, RecipeSettings
 from blindspot.backend.text.number_words import quantity
@@ -197,7 +197,6 @@ def log(
     study: StudyOption = None,
 ) -> None:
     """Print the loss, validation and speed of a training so far."""
-    from blindspot.app.terminal_tables import print_json
     from blindspot.backend.training.training_log import read_log
 
     lines = read_log(open_study(study), name)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blindspot.app.commands.common import AsJson, StudyOption, do, group, open_study, progress
+from blindspot.app.commands.common import AsJson, StudyOption, do, group, open_study, print_json, progress
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training_sets.check_settings import CertificateSettings
@@ -59,7 +59,6 @@ def build(
 @training_set_app.command("list")
 def list_sets(json: AsJson = False, study: StudyOption = None) -> None:
     """List the training sets, oldest first."""
-    from blindspot.app.terminal_tables import print_json
     from blindspot.backend.training_sets.training_set import training_sets
 
     result = training_sets(open_study(study))
@@ -89,7 +88,6 @@ def show(
     bucket.
     """
     from blindspot.app.certificates import stated_lines
-    from blindspot.app.terminal_tables import print_json
     from blindspot.backend.training_sets.certificates import stated_certificate
     from blindspot.backend.training_sets.training_set import TrainingSet
 
@@ -172,7 +170,6 @@ def certify_set(
     stay valid however often you call the command.
     """
     from blindspot.app.certificates import state_lines
-    from blindspot.app.terminal_tables import print_json
     from blindspot.backend.training_sets.certificate_draws import (
         HIGHEST,
         draw_more,
@@ -213,7 +210,6 @@ def certify_set(
 def _queue_certificate(study: Study, name: str, planned: CertificatePlan, dry_run: bool, json: bool) -> None:
     """Make the batch of a certificate unless this is a dry run, and print the plan."""
     from blindspot.app.certificates import plan_lines
-    from blindspot.app.terminal_tables import print_json
     from blindspot.backend.training_sets.certificate_draws import queue_plan
 
     batch = None if dry_run else queue_plan(study, name, planned)
@@ -280,7 +276,6 @@ def formats(json: AsJson = False) -> None:
 
 
 def _list(rows: list[tuple[str, str]], as_json: bool) -> None:
-    from blindspot.app.terminal_tables import print_json
 
     if as_json:
         print_json([{"name": name, "help": text} for name, text in rows])

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from blindspot.app.commands.common import AsJson, Device, StudyOption, do, open_study
+from blindspot.app.commands.common import AsJson, Device, StudyOption, do, open_study, print_json
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.interventions.settings import MissesToExplain
 
@@ -24,7 +24,6 @@ def why(
     that bring the gold passage into the top k and do less for passages without the answer (placebos).
     """
     from blindspot.app.console import Terminal
-    from blindspot.app.terminal_tables import print_json
     from blindspot.backend.interventions.batch import as_dict, explain_misses
     from blindspot.backend.interventions.table import cause_table
 

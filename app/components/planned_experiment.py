@@ -23,7 +23,7 @@ class PlannedWords(NamedTuple):
 
     Attributes:
         figures, parts: what the paper reports, and the parts that a run makes.
-        title: what the paper reports or claims, in a sentence; "" if it claims nothing that one can say of it alone.
+        title: what the paper reports or claims, in a sentence; "" if it claims nothing.
         trainings: the models that it trains. time: how long it takes, in brackets, if known.
     """
 
@@ -113,17 +113,9 @@ def _shares(cells: Sequence[Cell]) -> set[Place]:
     return {(cell.row, cell.column) for cell in cells if any(getattr(each, "share", False) for each in cell.measures)}
 
 
-def planned_title(
-    cells: Sequence[Cell], claims: Sequence[PaperClaim], paper: str, encoders: Collection[str], sets: Collection[str]
-) -> str:
-    """Say what a paper reports of the claim with its largest difference, or what it claims; "" if no claim is the
-    paper's own: those name question sets or several encoders of this study.
-
-    Args:
-        encoders, sets: the names of this study's encoders and question sets.
-    """
-    said = {claim: _papers_own_words(claim, encoders) for claim in claims}
-    said = {claim: words for claim, words in said.items() if words and not any(name in words for name in sets)}
+def planned_title(cells: Sequence[Cell], claims: Sequence[PaperClaim], paper: str) -> str:
+    """Say what a paper reports of the claim with its largest difference, or what it claims; "" if it claims nothing."""
+    said = {claim: claim.as_published or claim.statement for claim in claims}
     printed = published_figures(cells)
 
     def apart(claim: PaperClaim) -> float:
@@ -138,14 +130,6 @@ def planned_title(
         return f"{paper} reports that {said[chosen]}: {points}; not run here yet."
     first = next(iter(said.values()), "")
     return f"{paper} claims that {first}; not run here yet." if first else ""
-
-
-def _papers_own_words(claim: PaperClaim, encoders: Collection[str]) -> str:
-    """Return the claim of the paper's retriever, which an encoder of the study stands for; "" with several encoders."""
-    named = [name for name in encoders if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", claim.statement)]
-    if len(named) > 1:
-        return ""
-    return claim.statement.replace(named[0], "its dense retriever") if named else claim.statement
 
 
 def _unit_words(claim: PaperClaim, cells: Sequence[Cell]) -> str:

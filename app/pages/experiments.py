@@ -195,8 +195,7 @@ def _planned(open_study: Study, name: str) -> PlannedWords:
 def _planned_words(_study: Study, name: str, *key: object) -> PlannedWords:
     """Return what an experiment would make, and how long it takes. A plan reads every question of the study."""
     planned, about = planned_parts(_study, name), experiments()[name]
-    sets = {words for count in _study.questions.counts() for words in (count["dataset"], f"/{count['split']}") if words}
-    title = planned_title(planned.cells, planned.claims, about.paper, list(_study.settings.encoders), sets)
+    title = planned_title(planned.cells, planned.claims, about.paper)
     return PlannedWords(
         planned_table(planned.cells, planned.claims, planned.notes, about),
         parts_list(*planned.as_words()),

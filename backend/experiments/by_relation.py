@@ -16,7 +16,7 @@ from blindspot.backend.data.leaks import eligible_questions
 from blindspot.backend.experiments.hits import RunPart
 from blindspot.backend.experiments.parts import Part, QuestionSelection
 from blindspot.backend.experiments.plan import Cell, Measure, Setting, Success, macro_values
-from blindspot.backend.experiments.question_sets import MEASURED
+from blindspot.backend.experiments.question_sets import MEASURED, datasets
 from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
@@ -36,11 +36,8 @@ def restrict_to_trained_set(setting: Setting, bench: Workbench) -> Setting:
     questions.
     """
     named = {train.rpartition("/")[0] for train in setting.train}
-    sets = sorted(
-        named if all(named) else {count["dataset"] for count in bench.questions.counts() if count["split"] == "train"}
-    )
-    held = {(count["dataset"], count["split"]) for count in bench.questions.counts()}
-    if setting.on in MEASURED and len(sets) == 1 and sets[0] and (sets[0], setting.on) in held:
+    sets = [*named] if all(named) else datasets(bench, "train")
+    if setting.on in MEASURED and len(sets) == 1 and sets[0] and sets[0] in datasets(bench, setting.on):
         return replace(setting, on=f"{sets[0]}/{setting.on}")
     return setting
 

@@ -103,14 +103,12 @@ def _singular_noun(plural: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentCost:
-    """The estimated cost of an experiment. made, waiting: number of finished and missing parts by kind. seconds:
-    estimated time for the missing parts, except the kinds in not_reckoned.
+    """The estimated cost of an experiment: the seconds for the missing parts, and the kinds of parts that these leave
+    out.
 
     The time of a search is extrapolated from the study's own runs, and is 0 without any.
     """
 
-    made: Mapping[str, int]
-    waiting: Mapping[str, int]
     seconds: float
     kinds_without_estimate: tuple[str, ...]
 
@@ -142,7 +140,7 @@ def cost_of_parts(study: Study, planned: PlannedParts, device: str | None = None
         seconds += found or 0.0
         if found is None:
             unknown[part.plural] = None
-    return ExperimentCost(_count_by_kind(planned.existing), _count_by_kind(planned.waiting), seconds, tuple(unknown))
+    return ExperimentCost(seconds, tuple(unknown))
 
 
 class _CostEstimator:

@@ -31,6 +31,8 @@ Verdict = Literal["supported", "not supported", "inconclusive"]
 FORMER_VERDICTS = {"shows": "supported", "does not show": "not supported", "cannot tell": "inconclusive"}
 """Verdicts in results of older versions."""
 NO_FINDING = "no finding"
+PAPERS_ENCODER = "its dense retriever"
+"""A paper's encoder in `PaperClaim.as_published`."""
 MIN_SEEDS, LEAST_QUESTIONS = 3, 30
 """The minimum that a verdict needs."""
 SMALL_STEPS, SMALL_QUESTIONS = 20, 100
@@ -96,7 +98,7 @@ class Setting(ExperimentSettings):
             raise BadInput("give three ascending batch sizes, the first 2 or more, as in 8,32,128")
         return self.batches
 
-    def claim_cutoff(self) -> str:
+    def claim_column(self) -> str:
         """Return the column to which most claims refer: the second largest k, which is 20 for the cut-offs 5, 20 and
         100.
         """
@@ -164,12 +166,6 @@ class Success:
         return [question for question in asked if not self.relations or question.relation in self.relations]
 
 
-def macro_weights(names: np.ndarray) -> np.ndarray:
-    """Return weights (q,) with mean 1. The weighted mean over questions equals the mean over the groups in `names`."""
-    _, place, counts = np.unique(names, return_inverse=True, return_counts=True)
-    return len(names) / (len(counts) * counts[place]) if len(names) else np.ones(0)
-
-
 def macro_values(values: np.ndarray, names: np.ndarray) -> np.ndarray:
     """Return values (q,) whose mean is the mean over the groups, and whose variance reflects the variance of the
     groups' means.
@@ -181,7 +177,8 @@ def macro_values(values: np.ndarray, names: np.ndarray) -> np.ndarray:
         return values
     _, place, counts = np.unique(names, return_inverse=True, return_counts=True)
     means = np.bincount(place, values) / counts
-    return means.mean() + macro_weights(names) * (values - means[place])
+    weights = len(names) / (len(counts) * counts[place])
+    return means.mean() + weights * (values - means[place])
 
 
 @dataclass(frozen=True)
@@ -262,6 +259,7 @@ class PaperClaim:
     Cells are named (row, column). Without `expected_worse`, the claim is that the value of the cell is more than
     `minimum_gain`. Both numbers are in the unit of the measure; for Success@k they are shares between 0 and 1.
     about: the relation, or the groups of questions, of which the statement is made; "" for all questions.
+    as_published: what the paper itself says, where `statement` names encoders or question sets of this study.
     """
 
     statement: str
@@ -270,6 +268,7 @@ class PaperClaim:
     tolerance: float | None = None
     minimum_gain: float = 0.0
     about: str = ""
+    as_published: str = ""
 
     def judge(
         self,

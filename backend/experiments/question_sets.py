@@ -51,6 +51,11 @@ def measured_sets(setting: Setting, bench: Workbench) -> tuple[str, ...]:
     return names
 
 
+def datasets(bench: Workbench, split: str) -> list[str]:
+    """Return the question sets that have questions in a split, in the order of import."""
+    return [count["dataset"] for count in bench.questions.counts() if count["split"] == split]
+
+
 def _splits(bench: Workbench) -> dict[str, set[str]]:
     splits: dict[str, set[str]] = {}
     for count in bench.questions.counts():

@@ -7,7 +7,7 @@ the measured questions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -167,7 +167,7 @@ class FineTuning(NamedTuple):
             for seed in setting.seeds
         ]
 
-    def hits(self, setting: Setting, selection: QuestionSelection, k: int) -> list[RunPart]:
+    def hits(self, setting: Setting, k: int, selection: QuestionSelection) -> list[RunPart]:
         """Return a run for each seed. If the passage tower is not trained, the index is that of the initial model."""
         same = self.tower == "question" and not {"similarity", "normalise"} & set(dict(setting.training))
         return [
@@ -185,11 +185,6 @@ def relation_data(setting: Setting, train: Sequence[str], relation: str) -> Trai
     with an answer is the positive.
     """
     return setting.data_by_answers(train, relations=(relation,), positives=("gold", "distant"))
-
-
-def datasets(bench: Workbench, split: str) -> Iterator[str]:
-    """Yield the question sets that have questions in a split."""
-    yield from (count["dataset"] for count in bench.questions.counts() if count["split"] == split)
 
 
 def largest_k(setting: Setting) -> int:

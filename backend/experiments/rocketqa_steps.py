@@ -15,6 +15,7 @@ from blindspot.backend.data.leaks import eligible_questions
 from blindspot.backend.experiments.hits import DenseHits
 from blindspot.backend.experiments.parts import Part, QuestionSelection
 from blindspot.backend.experiments.plan import Setting
+from blindspot.backend.experiments.question_sets import datasets
 from blindspot.backend.experiments.trainings import CrossEncoder, DualEncoder, ScoresPart, TrainingData, run_of_model
 from blindspot.backend.experiments.workbench import Workbench
 from blindspot.db.errors import BadInput
@@ -69,7 +70,7 @@ class RocketQASteps:
         return ScoresPart(self.judge, self.training_hits, self.setting.depth)
 
     @cached_property
-    def undenoised_data(self) -> DualEncoder:
+    def undenoised(self) -> DualEncoder:
         """Return a dual encoder trained with hard negatives that are not denoised."""
         return self.train_dual_encoder(self.labelled_data(mined=(self.training_hits,)), self.batch * self.devices, 1)
 
@@ -84,7 +85,7 @@ class RocketQASteps:
         """
         return self.train_dual_encoder(self.denoised_data, self.batch * self.devices, 1)
 
-    def augmented_data(self, limit: int | None = None) -> DualEncoder:
+    def augmented(self, limit: int | None = None) -> DualEncoder:
         """Step 4: return a dual encoder whose training data also includes up to `limit` unlabelled questions. Their
         passages are labelled by the cross-encoder where it is confident.
         """
@@ -135,7 +136,7 @@ def unlabelled_question_count(bench: Workbench) -> int:
     """Return the number of unlabelled questions that may be used for training, without bad questions and questions that
     leak from dev or test.
     """
-    if not any(count["split"] == "unlabelled" for count in bench.questions.counts()):
+    if not datasets(bench, "unlabelled"):
         return 0
     bad = set(Labels(bench.labels_path, read_only=True).bad_questions())
     return len(eligible_questions(bench, ("unlabelled",), bad).ids)

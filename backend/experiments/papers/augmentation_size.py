@@ -25,10 +25,10 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
             f"the study has {count} unlabelled questions; import more with 'blindspot import questions FILE --split "
             "unlabelled'"
         )
-    steps, at = steps_by_seed(setting), setting.claim_cutoff()
+    steps, at = steps_by_seed(setting), setting.claim_column()
     models = {
         0: [step.denoised for step in steps],
-        **{round(share * count): [step.augmented_data(round(share * count)) for step in steps] for share in SHARES},
+        **{round(share * count): [step.augmented(round(share * count)) for step in steps] for share in SHARES},
     }
     cells = [cell for size, trained in models.items() for cell in trained_row(setting, f"{size:,}", trained)]
     return ExperimentPlan(

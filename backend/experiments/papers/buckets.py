@@ -32,7 +32,7 @@ from blindspot.backend.experiments.by_relation import (
 )
 from blindspot.backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
 from blindspot.backend.experiments.parts import QuestionSelection, StudyEncoder
-from blindspot.backend.experiments.plan import Cell, ExperimentPlan, Measure, PaperClaim, Plot, Setting
+from blindspot.backend.experiments.plan import PAPERS_ENCODER, Cell, ExperimentPlan, Measure, PaperClaim, Plot, Setting
 from blindspot.backend.experiments.workbench import Workbench
 from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import Refused
@@ -137,11 +137,12 @@ def _bucket_difference(more_frequent: Buckets, less_frequent: Buckets, depth: in
 def _claims(
     row: str, by_frequency: bool, encoder: str, by_encoder: tuple[str, str], by_bm25: tuple[str, str]
 ) -> list[PaperClaim]:
-    if not by_frequency:
-        return [PaperClaim(f"{encoder} is better on entities of training questions", by_encoder, about=row)]
+    compared: dict[str, tuple[str, str] | None] = {"{} is better on entities of training questions": None}
+    if by_frequency:
+        compared = {"{} is better on frequent entities": None, "BM25 depends on the frequency less than {}": by_bm25}
     return [
-        PaperClaim(f"{encoder} is better on frequent entities", by_encoder, about=row),
-        PaperClaim(f"BM25 depends on the frequency less than {encoder}", by_encoder, by_bm25, about=row),
+        PaperClaim(says.format(encoder), by_encoder, less, about=row, as_published=says.format(PAPERS_ENCODER))
+        for says, less in compared.items()
     ]
 
 

@@ -13,7 +13,7 @@ DEFAULTS = {"ks": (1, 5, 20, 100)}
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     rows = {kind: setting.data_by_answers(positives=(kind,)) for kind in PUBLISHED}
-    at = setting.claim_cutoff()
+    at = setting.claim_column()
     return ExperimentPlan(
         [cell for kind, data in rows.items() for cell in dense_row(setting, kind, data, PUBLISHED[kind])],
         [PaperClaim("distant supervision is within 3 points of gold", ("distant", at), ("gold", at), tolerance=0.03)],

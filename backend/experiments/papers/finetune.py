@@ -25,13 +25,13 @@ from blindspot.backend.experiments.by_relation import (
 )
 from blindspot.backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
 from blindspot.backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Setting, Success
+from blindspot.backend.experiments.question_sets import datasets
 from blindspot.backend.experiments.relation_training import (
     WORDINGS,
     AdaptedTrainingData,
     FineTuning,
     SharedWordFilter,
     Words,
-    datasets,
     encoder_before_training,
     largest_k,
     relation_data,
@@ -81,11 +81,11 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         rows["start"][relation] = [DenseHits(questions, k, Index(encoder_before_training(setting)))]
         rows["BM25"][relation] = [Bm25Hits(questions, k)]
         for row, only in TOWERS:
-            rows[row][relation] = FineTuning((adapted,), only).hits(setting, questions, k)
+            rows[row][relation] = FineTuning((adapted,), only).hits(setting, k, questions)
         if worded:
             rows[SIMILAR_ROW][relation] = FineTuning(
                 (_reworded_data(setting, bench, data, apart[relation], official),)
-            ).hits(setting, questions, k)
+            ).hits(setting, k, questions)
     at = column(ALL if len(relations) > 1 else relation_name(relations[0]), claim_cutoff(setting.ks), setting.ks)
     return ExperimentPlan(
         [cell for row, by_relation in rows.items() for cell in _cells(row, by_relation, setting.ks)],

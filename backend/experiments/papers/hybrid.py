@@ -29,7 +29,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         "BM25 + weight x dense": TunedHybridHits(measured, k, index, tuned_on=replace(questions, every=(0, 2))),
         "reciprocal ranks": HybridHits(measured, k, index, "rrf"),
     }
-    at = setting.claim_cutoff()
+    at = setting.claim_column()
     return ExperimentPlan(
         [cell for row, hits in rows.items() for cell in success_cells(row, [hits], setting.ks, PUBLISHED.get(row))],
         [PaperClaim("hybrid retrieval beats BM25", ("BM25 + weight x dense", at), ("BM25", at))],

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from functools import partial
 
 from blindspot.analysis.relations import relation_name
 from blindspot.backend.data.encyclopedia import SECOND_DATASET
@@ -23,10 +23,10 @@ from blindspot.backend.experiments.by_relation import (
 from blindspot.backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
 from blindspot.backend.experiments.parts import QuestionSelection
 from blindspot.backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Setting, Success
+from blindspot.backend.experiments.question_sets import datasets
 from blindspot.backend.experiments.relation_training import (
     AdaptedTrainingData,
     FineTuning,
-    datasets,
     encoder_before_training,
     largest_k,
     relation_data,
@@ -64,11 +64,11 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     claims: list[PaperClaim] = []
     for relation in relations:
         own = relation_data(setting, setting.train, relation)
-        rows: dict[str, tuple[HitsOf, int | None]] = {
-            "start": (_hits_before_training(setting, k), 0),
-            f"FT {relation}": (_hits_after_training(FineTuning((own,)), setting, k), 1),
-            f"FT {relation} + {general.split}": (_hits_after_training(FineTuning((own, *data)), setting, k), 2),
-            "BM25": (_bm25(k), None),
+        rows: dict[str, tuple[Callable[[QuestionSelection], Sequence[RunPart]], int | None]] = {
+            "start": (lambda asked: [DenseHits(asked, k, Index(encoder_before_training(setting)))], 0),
+            f"FT {relation}": (partial(FineTuning((own,)).hits, setting, k), 1),
+            f"FT {relation} + {general.split}": (partial(FineTuning((own, *data)).hits, setting, k), 2),
+            "BM25": (lambda asked: [Bm25Hits(asked, k)], None),
         }
         name = relation_name(relation)
         for row, (hits, place) in rows.items():
@@ -95,6 +95,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
                     f"training on this relation alone costs accuracy on {general.split}",
                     (start, at[general.split]),
                     (alone, at[general.split]),
+                    as_published="training on this relation alone costs accuracy on the general set",
                 ),
                 PaperClaim(
                     "trained on this relation, the encoder stays behind BM25 over all relations",
@@ -105,6 +106,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
                     f"training on both preserves more accuracy on {general.split}",
                     (joint, at[general.split]),
                     (alone, at[general.split]),
+                    as_published="training on both preserves more accuracy on the general set",
                 ),
                 PaperClaim("training on both gains less over all relations", (alone, at[ALL]), (joint, at[ALL])),
             )
@@ -118,22 +120,6 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
             f"{ALL}: {len(counts)} relations of {setting.on}; {REST}: without the training relation. In the paper, Natural Questions is the general set.",
         ],
     )
-
-
-HitsOf: TypeAlias = Callable[[QuestionSelection], Sequence[RunPart]]
-"""The runs of a row over a set of questions."""
-
-
-def _hits_before_training(setting: Setting, k: int) -> HitsOf:
-    return lambda asked: [DenseHits(asked, k, Index(encoder_before_training(setting)))]
-
-
-def _hits_after_training(tuning: FineTuning, setting: Setting, k: int) -> HitsOf:
-    return lambda asked: tuning.hits(setting, asked, k)
-
-
-def _bm25(k: int) -> HitsOf:
-    return lambda asked: [Bm25Hits(asked, k)]
 
 
 def _cells(

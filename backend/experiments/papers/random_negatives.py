@@ -27,7 +27,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
                 hard_negatives=hard,
                 mini_batch=128 if size > 128 else None,
             )
-    at = setting.claim_cutoff()
+    at = setting.claim_column()
     few, many = sizes[0] - 1, sizes[-1] - 1
     return ExperimentPlan(
         cells,

@@ -30,7 +30,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     for size in sizes:
         data = setting.data_by_answers(limit=size)
         cells += dense_row(setting, f"{size:,}", data)
-    at, rows = setting.claim_cutoff(), [f"{size:,}" for size in sizes]
+    at, rows = setting.claim_column(), [f"{size:,}" for size in sizes]
     return ExperimentPlan(
         cells,
         [

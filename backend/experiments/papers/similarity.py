@@ -24,7 +24,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
             cells += dense_row(
                 setting, row, data, PUBLISHED.get(row), similarity=similarity, loss=loss, normalise=False
             )
-    at = setting.claim_cutoff()
+    at = setting.claim_column()
     return ExperimentPlan(
         cells,
         [

@@ -31,9 +31,9 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     rows = {
         IN_BATCH: [step.in_batch for step in steps],
         CROSS_BATCH: [step.cross_batch for step in steps],
-        RAW: [step.undenoised_data for step in steps],
+        RAW: [step.undenoised for step in steps],
         DENOISED: [step.denoised for step in steps],
-        **({AUGMENTED: [step.augmented_data() for step in steps]} if more else {}),
+        **({AUGMENTED: [step.augmented() for step in steps]} if more else {}),
     }
     at = f"Success@{setting.ks[0]}"
     cells = [cell for row, models in rows.items() for cell in trained_row(setting, row, models, {5: PUBLISHED[row]})]

@@ -22,7 +22,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         "k1 1.2, b 0.75": Bm25Hits(measured, k, k1=1.2, b=0.75),
         "best of the grid": TunedBm25Hits(measured, k, tuned_on=replace(questions, every=(0, 2)), grid=GRID),
     }
-    at = setting.claim_cutoff()
+    at = setting.claim_column()
     return ExperimentPlan(
         [cell for row, hits in rows.items() for cell in success_cells(row, [hits], setting.ks)],
         [
