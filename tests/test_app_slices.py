@@ -108,7 +108,7 @@ def test_next_leads_to_the_questions_of_what_the_heading_names(study):
     assert page.part("<h1.*?</h1>") == [
         "alpha is ahead in 1 of 2 relations in the top 5; none is established on its own."
     ]
-    assert "Furthest: place of birth (P19), alpha +33.3 (95%: " in page.text
+    assert "Clearest: place of birth (P19), alpha +33.3 (95%: " in page.text
     assert "), uncorrected; not established after correction for 2 relations." in page.text
     words, address = page.next_step()
     assert words == "Next: see it by frequency", "not to a relation that is not established"

@@ -16,8 +16,8 @@ from blindspot.backend.core.runs import write_run
 from blindspot.backend.evaluation.comparison import Comparison, measure
 from blindspot.backend.evaluation.measures import SUCCESS
 from blindspot.backend.evaluation.panel_words import (
+    clearest_sentence,
     frequency_sentence,
-    furthest_sentence,
     relations_sentence,
     small_groups_sentence,
 )
@@ -142,7 +142,7 @@ def test_the_relation_that_is_named_has_enough_facts():
         differences = {
             name: SimpleNamespace(
                 difference=SimpleNamespace(
-                    p_shown=p, estimate=SimpleNamespace(value=gain, low=gain - 0.1, high=gain + 0.1)
+                    p=p, p_shown=p, estimate=SimpleNamespace(value=gain, low=gain - 0.1, high=gain + 0.1)
                 )
             )
             for name, gain in gains.items()
@@ -152,18 +152,18 @@ def test_the_relation_that_is_named_has_enough_facts():
         return words(table, names)
 
     assert said((29, 30)) == (
-        "one is better than two in 2 of 2 relations in the top 5; most, among relations with 30 or more facts, on author "
-        "(P50), by 30.0 points (95%: 20.0 to 40.0)."
+        "one is better than two in 1 of the 1 relation with 30 or more facts in the top 5; most on author (P50), by 30.0 "
+        "points (95%: 20.0 to 40.0)."
     )
     assert said((30, 30)).endswith("; most on place of birth (P19), by 70.0 points (95%: 60.0 to 80.0).")
     assert said((2, 3)).endswith("; most on place of birth (P19), by 70.0 points (95%: 60.0 to 80.0).")
     assert said((29, 30), p=0.2) == "one is ahead in 2 of 2 relations in the top 5; none is established on its own."
     assert said((29, 30), p=0.2, sign=-1).startswith("two is ahead in 2 of 2 relations")
-    assert said((29, 30), p=0.2, words=furthest_sentence) == (
-        "Furthest among relations with 30 or more facts: author (P50), one +30.0 (95%: 20.0 to 40.0), uncorrected; not "
-        "established after correction for 2 relations."
+    assert said((29, 30), p=0.2, words=clearest_sentence) == (
+        "Clearest: place of birth (P19), one +70.0 (95%: 60.0 to 80.0), uncorrected; not established after correction for "
+        "2 relations."
     )
-    assert said((29, 30), words=furthest_sentence) == "", "the heading says it"
+    assert said((29, 30), words=clearest_sentence) == "", "the heading says it"
     assert said((30, 30), sign=-1).startswith("two is better than one in 2 of 2 relations"), "seen from the better run"
     assert said((30, 30), sign=-1).endswith("; most on place of birth (P19), by 70.0 points (95%: 60.0 to 80.0).")
 

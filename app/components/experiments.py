@@ -69,7 +69,7 @@ def _counted_words(words: Sequence[str]) -> str:
 
 
 def overview(results: Sequence[Mapping[str, Any]]) -> Html:
-    """Every claim that was tested with its figure, and below them all experiments by paper."""
+    """Every claim that was tested with its figure, and below them all experiments."""
     claims = []
     for result in newest_findings(results):
         tested = result["claims"]
@@ -90,7 +90,7 @@ def overview(results: Sequence[Mapping[str, Any]]) -> Html:
     heads = table_head("claim", source, term("paper", "What the paper reports or claims"), "here", verdict)
     return join(
         div(tag("h2", "Tested claims"), table(heads, claims, "figures papers claimed"), cls="panel") if claims else "",
-        div(tag("h2", "All experiments"), scrolling(_experiments_table(results)), cls="panel"),
+        _experiment_panels(results),
     )
 
 
@@ -124,30 +124,46 @@ def _why_same(
     return [words for words in reasons if words][:1]
 
 
-def _experiments_table(results: Sequence[Mapping[str, Any]]) -> Html:
-    """All experiments by paper, those with a finding first and then those that train nothing: the question, the paper's
-    answer and the table that it is from, the verdict here with the deciding figure, and what a run trains and needs.
+def _experiment_panels(results: Sequence[Mapping[str, Any]]) -> Html:
+    """All experiments in three groups: those with a finding here, those that train nothing, and, folded, those that
+    train.
+    """
+    listed, found = listed_experiments(results), {result["experiment"] for result in newest_findings(results)}
+    free = [name for name, about in listed.items() if name not in found and about.needs.startswith("trains nothing")]
+    trains = [name for name in listed if name not in found and name not in free]
+    panels = [
+        div(tag("h2", title), scrolling(_experiments_table(names, results)), cls="panel")
+        for title, names in (("Run here", [name for name in listed if name in found]), ("Train nothing", free))
+        if names
+    ]
+    if trains:
+        fold = tag("summary", f"Train models: {quantity(len(trains), 'experiment')}")
+        panels.append(tag("details", fold, scrolling(_experiments_table(trains, results)), cls="panel fold"))
+    return join(*panels)
+
+
+def _experiments_table(names: Sequence[str], results: Sequence[Mapping[str, Any]]) -> Html:
+    """Experiments by paper: the question, the paper's answer and the table that it is from, the verdict here with the
+    deciding figure, and what a run trains and needs.
     """
     listed, rows = listed_experiments(results), []
-    found = {result["experiment"] for result in newest_findings(results)}
-
-    def place(name: str) -> int:
-        return 0 if name in found else 1 if listed[name].needs.startswith("trains nothing") else 2
-
-    for paper in dict.fromkeys(about.paper for about in listed.values()):
+    for paper in dict.fromkeys(listed[name].paper for name in names):
         rows.append(tag("tr", tag("th", paper, scope="rowgroup", colspan=4, cls="left"), cls="paper"))
-        for name in sorted((name for name, about in listed.items() if about.paper == paper), key=place):
-            about = listed[name]
+        for name in (name for name in names if listed[name].paper == paper):
+            about, state = listed[name], _state(name, results)
             asks = _experiment_link(name, about.asks, title=f"blindspot experiment {name}")
             cells = (
                 tag("td", join(about.reports or "–", span(about.source, cls="about")), cls="left"),
-                tag("td", _state(name, results), cls="left" if name in found else "left not-run"),
+                tag("td", state, cls="left not-run" if state == "not run" else "left"),
                 tag("td", about.needs, cls="left wide"),
             )
             rows.append(row(*cells, head=asks))
-    names = (("the paper reports", "left"), ("here", "left"), ("trains and needs", "left wide"))
-    heads = (tag("th", name, scope="col", cls=cls) for name, cls in names)
-    return table(table_head("question", *heads), rows, "figures papers listed")
+    heads = (("the paper reports", "left"), ("here", "left"), ("trains and needs", "left wide"))
+    return table(
+        table_head("question", *(tag("th", name, scope="col", cls=cls) for name, cls in heads)),
+        rows,
+        "figures papers listed",
+    )
 
 
 def _state(name: str, results: Sequence[Mapping[str, Any]]) -> Html | str:

@@ -72,7 +72,10 @@ def _passage_table(study: Study, result: TextSearch, retrieving_questions: Retri
     rows = []
     for each in result.results:
         whole = tag(
-            "details", tag("summary", "whole passage"), tag("p", passages[each.id].text if each.id in passages else "")
+            "details",
+            tag("summary", _excerpt(each), title="The whole passage"),
+            tag("p", passages[each.id].text if each.id in passages else ""),
+            cls="whole",
         )
         links = [_question_link(id, text) for id, text in gold.get(each.id, [])]
         cells = [
@@ -80,7 +83,6 @@ def _passage_table(study: Study, result: TextSearch, retrieving_questions: Retri
                 "td",
                 tag("b", each.title or "untitled"),
                 span(each.id, cls="soft id"),
-                _excerpt(each),
                 whole,
                 cls="left",
             )
@@ -93,7 +95,7 @@ def _passage_table(study: Study, result: TextSearch, retrieving_questions: Retri
         title = f"Questions for which {retrieving_questions.run} ranks the passage in its top {retrieving_questions.k}"
         heads += [
             tag("th", term("questions", title), scope="col", cls="left"),
-            tag("th", term("best rank", title), scope="col"),
+            tag("th", term("best rank", title), scope="col", cls="best"),
         ]
     heads.append(tag("th", "gold of", scope="col", cls="left gold-of"))
     return scrolling(tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), cls="found"))
@@ -138,7 +140,7 @@ def _marked(pieces: Sequence[tuple[str, str]]) -> Html:
 
 
 def _excerpt(found_text: TextResult) -> Html:
-    return tag("p", _marked(one_line(found_text.excerpt)), cls="excerpt")
+    return span(_marked(one_line(found_text.excerpt)), cls="excerpt")
 
 
 def one_line(pieces: Sequence[tuple[str, str]], limit: int = LINE) -> list[tuple[str, str]]:

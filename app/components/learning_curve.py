@@ -52,8 +52,8 @@ FORECAST_CLASSES = (*["wide"] * (len(LABELS) - 1), None)
 """The classes of the forecast's columns: narrow windows show the last."""
 USE_TITLES = {
     "reranker": "Judge as reranker, learned from more questions: Success@1",
-    "evaluation": "Evaluation, half-width of the interval of Success@1",
-    "gold": "Gold, wrong passages found",
+    "evaluation": "Evaluation: half-width of Success@1's interval",
+    "gold": "Gold: wrong passages found",
     "cleaning_retriever": "Adapter of the retriever, learned from the cleaned set: Success@20",
     "cleaning_reranker": "Judge as reranker, learned from the cleaned set: Success@1",
 }
@@ -103,9 +103,10 @@ def _panel(open_study: Study, place: str, had_points: bool) -> None:
         if place != "training":  # there, the first sentence and a table say it
             _forecast_sentence(open_study, is_short=True)
         with st.container(horizontal=True, vertical_alignment="center"):
-            is_tab = place == "training" and judging_stores(open_study).labels.last_event > 0
+            has_labels = judging_stores(open_study).labels.last_event > 0
+            is_tab = place == "training" and has_labels
             _forecast_button(open_study, place, primary=is_tab and stored_forecast(open_study) is None)
-            if place != "training" or not _is_first_measurement(open_study, points):
+            if (has_labels or points) and (place != "training" or not _is_first_measurement(open_study, points)):
                 _button(open_study, lacking, place)  # else it stands below the title
             has_own = person is not None and judging_stores(open_study).labels.has_labelled(person.name)[0]
             asked = has_own and st.button("What did my labels change?", key=f"own-labels-{place}")
@@ -393,6 +394,8 @@ def curve_tab(open_study: Study) -> None:
     points = curve_points(open_study)
     found = stored_forecast(open_study)
     tabs.title(*_answer_sentences(open_study, points, found))
+    if not judging_stores(open_study).labels.last_event:
+        show(div(link("Judge passages", url.JUDGE, cls="button main"), cls="action"))
     if _is_first_measurement(open_study, points) and not _missing_reason(open_study):
         _button(open_study, "", "training", primary=True)
     if found is not None:
@@ -416,8 +419,8 @@ def _answer_sentences(
     did.
     """
     if not judging_stores(open_study).labels.last_event:
-        about = "The curve says how much better retrieval gets with labels of training questions, measured on dev. "
-        return "No labels yet, so nothing to forecast.", join(about, link("Judge passages", url.JUDGE))
+        about = "The curve says how much better retrieval gets with labels of training questions, measured on dev."
+        return "No labels yet, so nothing to forecast.", about
     so_far = ""
     if points:
         last = points[-1]

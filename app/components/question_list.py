@@ -65,11 +65,11 @@ def _table_head(selection: Selection) -> Html:
     return tag(
         "tr",
         sort_heading("order", "question", "Sort by order of import", "left"),
-        sort_heading("frequency", term("freq", FREQUENCY), "Sort by frequency"),
+        sort_heading("frequency", term("freq", FREQUENCY), "Sort by frequency", "aside"),
         sort_heading("a", letter("a"), "Rank of the first relevant passage in A"),
         sort_heading("b", letter("b"), "Rank of the first relevant passage in B"),
         sort_heading("contrast", term("contrast", CONTRAST), "Sort by contrast between the two runs"),
-        sort_heading("overlap", term("overlap", OVERLAP), "Sort by overlap of the two lists, lowest first"),
+        sort_heading("overlap", term("overlap", OVERLAP), "Sort by overlap of the two lists, lowest first", "aside"),
     )
 
 
@@ -91,10 +91,10 @@ def _question_row(comparison: Comparison, selection: Selection, row: int, overla
             span(" · ".join(filter(None, (answers, relation))), cls="answers"),
             cls="left",
         ),
-        tag("td", "" if question.frequency is None else f"{question.frequency:,}"),
+        tag("td", "" if question.frequency is None else f"{question.frequency:,}", cls="aside"),
         tag("td", rank(first_a, comparison.run_a.k, "a")),
         tag("td", rank(first_b, comparison.run_b.k, "b")),
         tag("td", f"{abs(contrast):.2f}" if ahead else "0", " ", letter(ahead) if ahead else span(cls="run gap")),
-        tag("td", "–" if overlap != overlap else f"{overlap:.2f}"),
+        tag("td", "–" if overlap != overlap else f"{overlap:.2f}", cls="aside"),
         id=f"row-{question.id}",
     )

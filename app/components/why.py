@@ -11,6 +11,7 @@ from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.miss_facts import (
+    NEIGHBOURS,
     ContentWords,
     GoldRank,
     MissExplanation,
@@ -74,35 +75,25 @@ def why_section(
     close = link(
         "Close", url.href(url.QUESTION, {**parameters, "why": None, "edits": None}), cls="quiet", data_focus="why"
     )
-    head = div(tag("h2", "Why did a run miss this?"), close, cls="list-head")
-    return join(
-        style_sheet("analysis.css"),
-        div(head, why_panel(study, question, runs, rule, causes=causes), edits(), cls="panel why"),
-    )
+    explanation = explain_question(study, question, runs, rule, NEIGHBOURS)
+    told = reason(explanation)[0]
+    head = div(tag("h2", f"Why {told} missed this" if told else "Why did a run miss this?"), close, cls="list-head")
+    return join(style_sheet("analysis.css"), div(head, why_panel(explanation, runs, causes), edits(), cls="panel why"))
 
 
-def why_panel(
-    study: Study,
-    question: Question,
-    runs: Sequence[str],
-    rule: str = "dpr",
-    neighbours: int = 5,
-    causes: Causes = _no_causes,
-) -> Html:
+def why_panel(explanation: MissExplanation, runs: Sequence[str], causes: Causes = _no_causes) -> Html:
     """The facts for one question: the conclusion, the causes, the evidence and the gold passage's neighbours. `runs` are
-    A and B, in this order. Raises Missing for an unknown run.
+    A and B, in this order.
     """
-    explanation = explain_question(study, question, runs, rule, neighbours)
     if not explanation.standings:
         return causes(None, "")
-    facts = [div(tag("dt", name), tag("dd", value)) for name, value in _facts(explanation)]
     sentence = summary_sentence(explanation)
     return join(
         tag("p", sentence, cls="conclusion") if sentence else "",
         causes(explanation, reason(explanation)[0]),
         div(
             _standings(explanation, list(runs)),
-            div(*_neighbours(explanation), tag("dl", *facts, cls="why-facts")),
+            div(*_neighbours(explanation), _training_fact(explanation)),
             cls="why-body",
         ),
     )
@@ -175,21 +166,17 @@ def _shared_words(shared_words: ContentWords | None) -> Html:
     return join(", ".join(shared_words.shared) or "nothing", missing)
 
 
-def _facts(explanation: MissExplanation) -> list[tuple[object, object]]:
-    frequency = "unknown frequency"
-    if explanation.frequency is not None:
-        frequency = f"mentioned {quantity(explanation.frequency, 'time')} (source: {explanation.frequency_source})"
-    facts: list[tuple[object, object]] = [("subject", frequency)]
+def _training_fact(explanation: MissExplanation) -> Html:
+    """How many training questions are like this one."""
     if explanation.trained is None:
-        facts.append(("training", "the study has no training questions"))
+        said = "the study has no training questions"
     else:
         seen = explanation.trained
-        parts = (
-            f"{seen.relation:,} with this relation, {seen.template:,} with this wording, {seen.subject:,} about "
-            "this subject"
+        said = (
+            f"{quantity(seen.total, 'training question')}: {seen.relation:,} with this relation, {seen.template:,} with "
+            f"this wording, {seen.subject:,} about this subject"
         )
-        facts.append(("training", f"{quantity(seen.total, 'training question')}: {parts}"))
-    return facts
+    return tag("dl", div(tag("dt", "training"), tag("dd", said)), cls="why-facts")
 
 
 def _neighbours(explanation: MissExplanation) -> list[Html]:

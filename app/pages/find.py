@@ -20,7 +20,7 @@ EMPTY = "Find a passage, question or note"
 ABOUT = "Each passage comes with the questions for which a run retrieves it."
 TITLES = {"passages": "Passages", "questions": "Questions", "notes": "Notes"}
 SHOWN, MOST = 20, full_text.MAX_FOUND
-EXAMPLES, MOST_RETRIEVED = 3, 5
+EXAMPLES, MOST_RETRIEVED = 3, 10
 DEPTH = 20  # ranks in which a passage counts as retrieved
 
 

@@ -48,7 +48,7 @@ from blindspot.backend.upkeep.study_path import NextStep
 from blindspot.db.question_table import rows_of
 
 NO_RUN = "no other run"
-APART = "The ringed questions lie apart: clusters are found among the vectors themselves, not in the picture. "
+APART = "The questions of the worst cluster lie apart: clusters are found among the vectors, not in the picture. "
 
 
 def page() -> None:
@@ -291,9 +291,12 @@ def _picture(
                 ringed, rings, note = _ringed_points(map, shown, state, cluster, saved), "", ""
                 run, k = colouring.run_of_misses, colouring.k
                 if not ringed and run and (worst := clusters.most_missed(rows, run)) is not None:
-                    missed = clusters.missed_questions(map, state, worst.id, run, k)
-                    ringed, rings = frozenset(QUESTION + each.id for each in missed), f"missed in {worst.name}"
-                    note = APART if clusters.lie_apart(map, state, worst.id, view, run, k) else ""
+                    if clusters.lie_apart(map, state, worst.id, view, run, k):
+                        note = APART
+                    else:
+                        missed = clusters.missed_questions(map, state, worst.id, run, k)
+                        ringed = frozenset(QUESTION + each.id for each in missed)
+                        rings = f"missed in the cluster “{worst.name}”"
                 names = _names(map, state, rows, colouring, view)
                 _plot(map, shown, state, colouring, view, Marks(ringed, rings, names, note))
             show(warnings(map, len(selectable(len(map)))))

@@ -48,9 +48,9 @@ from blindspot.backend.evaluation.panel import (
 )
 from blindspot.backend.evaluation.panel_report import frequency_figures, frequency_rows, relation_figures, relation_rows
 from blindspot.backend.evaluation.panel_words import (
+    clearest_sentence,
     frequency_group,
     frequency_sentence,
-    furthest_sentence,
     has_certain_relation,
     named_relation,
     relations_sentence,
@@ -114,7 +114,7 @@ def page() -> None:
         table = relation_table(panel, k, measure=measure)
         lead_to(_step_of_relation(panel, table, chosen))
         with head:
-            show(_title(relations_sentence(table, names), names), _furthest(table, names, chosen), *below)
+            show(_title(relations_sentence(table, names), names), _clearest(table, names, chosen), *below)
         _relations(panel, table, names, k)
     else:
         by_frequency = link("Show by frequency", page_address(view="frequency"))
@@ -188,9 +188,9 @@ def _step_of_named_relation(table: RelationTable, chosen: Selection) -> NextStep
     return step_of_cells(table.differences[name].flips, replace(chosen, relation=name), f" on {relation_label(name)}")
 
 
-def _furthest(table: RelationTable, names: list[str], chosen: Selection | None) -> Html:
-    """The line below the heading if no relation is established: the furthest one, and the link to its questions."""
-    words = furthest_sentence(table, names)
+def _clearest(table: RelationTable, names: list[str], chosen: Selection | None) -> Html:
+    """The line below the heading if no relation is established: the clearest one, and the link to its questions."""
+    words = clearest_sentence(table, names)
     if not words or chosen is None:
         return Html("")
     step = _step_of_named_relation(table, chosen)

@@ -19,12 +19,12 @@ from blindspot.backend.text.number_words import noun_form, quantity
 
 
 def named_relation(table: RelationTable) -> str:
-    """Return the relation that `relations_sentence` names: the one with the largest difference among those that are
-    certain, if any is, and that have enough questions, if any has.
+    """Return the relation that `relations_sentence` names: the certain one with the largest difference. If none is
+    certain, the one with the least p value, of equal ones that with the largest difference.
     """
-    sure = _certain_relations(table)
-    enough = [row.group for row in table.rows if row.units >= FEW and row.group in (sure or table.differences)]
-    return max(enough or sure or table.differences, key=lambda name: abs(_gain(table, name)))
+    if sure := _certain_relations(table):
+        return max(sure, key=lambda name: abs(_gain(table, name)))
+    return min(table.differences, key=lambda name: (table.differences[name].difference.p, -abs(_gain(table, name))))
 
 
 def has_certain_relation(table: RelationTable) -> bool:
@@ -33,8 +33,16 @@ def has_certain_relation(table: RelationTable) -> bool:
 
 
 def _certain_relations(table: RelationTable) -> list[str]:
-    """Return the relations in which a run is ahead: the Holm-adjusted p value is at most 0.05."""
-    return [name for name, both in table.differences.items() if both.difference.p_shown <= SURE]
+    """Return the relations in which a run is ahead: the Holm-adjusted p value is at most 0.05, and there are enough
+    questions, unless all of these have few.
+    """
+    sure = [name for name, both in table.differences.items() if both.difference.p_shown <= SURE]
+    return [name for name in sure if name in _large_relations(table)] or sure
+
+
+def _large_relations(table: RelationTable) -> list[str]:
+    """Return the relations that are compared and have FEW units or more."""
+    return [row.group for row in table.rows if row.units >= FEW and row.group in table.differences]
 
 
 def _gain(table: RelationTable, name: str) -> float:
@@ -54,12 +62,11 @@ def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
     sure = _certain_relations(table)
     if not sure:
         return f"{_uncertain_leads(table, runs, total, where)}; none is established on its own."
-    best = named_relation(table)
+    best, large = named_relation(table), _large_relations(table)
     gain = _gain(table, best)
-    among = (
-        "" if best == _furthest(table, sure) else f", among relations with {FEW} or more {noun_form(2, table.unit)},"
-    )
-    most = f"{among} on {_relation_words(best)}, by {abs(gain):.1f} points {_stated(table, best)}"
+    if best in large and len(large) < len(table.differences):
+        total = f"the {quantity(len(large), 'relation')} with {FEW} or more {noun_form(2, table.unit)}"
+    most = f" on {_relation_words(best)}, by {abs(gain):.1f} points {_stated(table, best)}"
     ahead = [sum(_gain(table, name) > 0 for name in sure), sum(_gain(table, name) < 0 for name in sure)]
     leader = 0 if ahead[0] >= ahead[1] else 1
     other = f", {runs[1 - leader]} in {ahead[1 - leader]}" if ahead[1 - leader] else ""
@@ -76,23 +83,18 @@ def _uncertain_leads(table: RelationTable, runs: Sequence[str], total: str, wher
     return f"{runs[second > first]} is ahead in {max(first, second)} of {total} {where}"
 
 
-def furthest_sentence(table: RelationTable, runs: Sequence[str]) -> str:
-    """Return the sentence below the heading if no relation is certain: the relation with the largest difference, whose
-    interval is not corrected for the number of relations. "" if a relation is certain, or for a single run.
+def clearest_sentence(table: RelationTable, runs: Sequence[str]) -> str:
+    """Return the sentence below the heading if no relation is certain: the relation with the least p value, whose interval
+    is not corrected for the number of relations. "" if a relation is certain, or for a single run.
     """
     if not table.differences or has_certain_relation(table):
         return ""
     best = named_relation(table)
     gain, counted = _gain(table, best), quantity(len(table.differences), "relation")
-    among = "" if best == _furthest(table) else f" among relations with {FEW} or more {noun_form(2, table.unit)}"
     return (
-        f"Furthest{among}: {_relation_words(best)}, {runs[gain < 0]} {signed_number(abs(gain))} {_stated(table, best)}, "
+        f"Clearest: {_relation_words(best)}, {runs[gain < 0]} {signed_number(abs(gain))} {_stated(table, best)}, "
         f"uncorrected; not established after correction for {counted}."
     )
-
-
-def _furthest(table: RelationTable, names: Sequence[str] = ()) -> str:
-    return max(names or table.differences, key=lambda name: abs(_gain(table, name)))
 
 
 def _relation_words(name: str) -> str:

@@ -160,8 +160,8 @@ class LabelForecast:
         interval = f"(90%: {signed_points(gain.low)} to {signed_points(gain.high)})"
         if gain.low > 0:
             return f"{LABELS[-1]} more labels are expected to bring {change} {interval}."
-        forecast = "the forecast is" if len(gains) == 1 else f"the best of {len(gains)} forecasts is"
-        return f"{LABELS[-1]} more labels may not help: {forecast} {change} {interval}."
+        forecast = "" if len(gains) == 1 else f"the best of {len(gains)} forecasts is "
+        return f"No gain of {LABELS[-1]} more labels is established: {forecast}{change} {interval}."
 
     @property
     def basis(self) -> str:

@@ -51,7 +51,7 @@ NAMES_OF_MISSES = 3  # names on the map where its colours show what a run misses
 LONGEST_NAME = 32  # characters of a name on the map
 APART = (0.45, 0.09)  # least distance of two names, beside and below each other, as a share of the map
 PARTS = 12  # the map's extent is cut into so many parts, across and down, of which a name looks for the fullest
-WIDE = 0.25  # questions lie apart if their median distance to their middle is above this share of the map's extent
+WIDE = 0.15  # questions lie apart if their median distance to their middle is above this share of the map's extent
 
 
 def names_on_map(

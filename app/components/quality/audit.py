@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from blindspot.analysis.audit import Rate
-from blindspot.analysis.buckets import UNKNOWN
+from blindspot.analysis.buckets import FEW, UNKNOWN
 from blindspot.app import url
 from blindspot.app.components.compare_tables import scrolling
-from blindspot.app.components.marks import grouping, methods_note, percent, relation_label
+from blindspot.app.components.marks import grouping, methods_note, pale_note, percent, relation_label
 from blindspot.app.components.quality.marks import gauge, gauge_head, rate_figure, stopping_state
 from blindspot.app.markup import Html, div, join, link, row, span, table_head, tag, term, wide_cell, wide_head
 from blindspot.backend.core.result_table import stated_interval
@@ -161,11 +161,15 @@ def _group_rates(audit: Audit, group_kind: str, page_address: Callable[..., str]
             stopping_state(rates.positive),
             wide_cell(rate_figure(rates.with_related)),
             head=_group(group_kind, group, depth),
+            cls="few" if rates.positive.passages < FEW else None,
         )
         for group, rates in groups.items()
     ]
+    has_few = any(rates.positive.passages < FEW for rates in groups.values())
     return join(
-        div(choices, cls="choice-line"), scrolling(tag("table", head, tag("tbody", *lines), cls="figures rates"))
+        div(choices, cls="choice-line"),
+        scrolling(tag("table", head, tag("tbody", *lines), cls="figures rates")),
+        pale_note(f"fewer than {FEW} passages") if has_few else "",
     )
 
 

@@ -63,7 +63,7 @@ def stopping_state(rate: Rate, in_words: bool = False) -> Html:
         return span("too few questions", cls="state", title=f"Finished when the interval is at most {points} wide")
     more = f"{_round_estimate(rate.more):,} more"
     return span(
-        f"about {more} questions narrow the first interval to {points}" if in_words else f"~{more}",
+        f"about {more} questions narrow the title's interval to {points}" if in_words else f"~{more}",
         cls="state",
         title=f"Estimated number of further audit questions until the interval is at most {points} wide",
     )

@@ -161,10 +161,9 @@ def _page_head(
     number, givers = labels_and_givers(open_study)
     labels, audit_words = f"All labels: {number:,} by {givers}", ""
     if rate is not None and rate.value is not None and rate.low is not None and rate.high is not None:
-        sample = f"{quantity(rate.passages, 'passage')} of {quantity(rate.questions, 'question')}"
         title = f"{percent(rate.value)}% of the unlabelled passages{_frame_words(*drawn_from)} answer their question "
         title += f"{stated_interval(100 * rate.low, 100 * rate.high)}, n = {quantity(rate.passages, 'passage')}"
-        audit_words = f"Audit: {sample}. "
+        audit_words = f"Audit of {quantity(rate.questions, 'question')}. "
         labels += f", {alpha} on {over}" if alpha else ""
     elif alpha:
         title = f"Annotators agree with {alpha} over {over}"

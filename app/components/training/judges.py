@@ -26,6 +26,7 @@ from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training_sets.judge_agreement import (
     ANSWERS,
     CROSS_ENCODER,
+    DEPTH,
     PEOPLE,
     JudgeAgreement,
     judge_agreement,
@@ -34,6 +35,7 @@ from blindspot.db.labels import Labels
 from blindspot.db.rights import SETTLERS
 
 PER_PAGE = 25
+ALL_RANKS = "all"
 CUTS = ("0.5", "0.1", "0.3", "0.7", "0.9")
 FORGET = ("cell", "ranks", "page")
 WHO = {
@@ -111,12 +113,12 @@ def agreement_sentence(agreement: ShownAgreement | None) -> str:
         names = _all_agree_text(judges)
         return f"{names[:1].upper()}{names[1:]} agree on {_share_words(agree, rows)} pairs of {agreement.run}."
     machine, name = votes[1 - judges.index(PEOPLE)], judges[1 - judges.index(PEOPLE)]
-    confirmed = [
-        f"{word} in {_share_words(agree[machine == said], rows[machine == said])}"
+    errors = [
+        f"{f'{count:,}' if (count := int((~agree)[machine == said].sum())) else 'none'} of its {int((machine == said).sum()):,} {word}"
         for said, word in ((YES, "yes"), (NO, "no"))
         if (machine == said).any()
     ]
-    return f"By annotators, the {name} is right with its {' and with its '.join(confirmed)} pairs."
+    return f"The {name} is right in {_share_words(agree, rows)} pairs of annotators; wrong: {', '.join(errors)}."
 
 
 def _share_words(is_right: np.ndarray, question_rows: np.ndarray) -> str:
@@ -182,12 +184,13 @@ def _agreement_card(agreement: ShownAgreement, sentence: str) -> tuple[Pattern, 
     table = tabulate(found.ranks, found.votes(float(agreement.cut)))
     show(
         tag("p", sentence) if sentence else "",
+        _main_action(found, table),
         scrolling(_table(found, table)),
         methods_note(_convention(found)),
         *lacking,
     )
     chosen = {_key(pattern): pattern for pattern in table.patterns}.get(url.value("cell"))
-    where = dict(zip(map(_ranks_text, table.spans), table.spans, strict=True)).get(url.value("ranks"))
+    where = {ALL_RANKS: (1, DEPTH), **{_ranks_text(each): each for each in table.spans}}.get(url.value("ranks"))
     return (chosen, where) if chosen and where else None
 
 
@@ -215,6 +218,8 @@ def _key(pattern: Pattern) -> str:
 
 
 def _ranks_text(ranks: tuple[int, int]) -> str:
+    if ranks == (1, DEPTH):
+        return ALL_RANKS
     return str(ranks[0]) if ranks[0] == ranks[1] else f"{ranks[0]}–{ranks[1]}"
 
 
@@ -266,7 +271,10 @@ def _table(agreement: JudgeAgreement, table: Disagreements) -> Html:
         lines.append(tag("tr", tag("th", _ranks_text(ranks), scope="row"), n_cell, agree, *cells))
     sums = table.counts.sum(0)
     n = int(sums.sum())
-    cells = [_counted(int(count), n) for count in sums]
+    cells = [
+        _share_cell(agreement, int(count), n, (1, DEPTH), pattern)
+        for count, pattern in zip(sums, table.patterns, strict=True)
+    ]
     agree = _agreed_cell(int(sums[every].sum()), n)
     lines.append(tag("tr", tag("th", "all", scope="row"), tag("td", f"{n:,}", cls="wide"), agree, *cells, cls="sum"))
     head = join(
@@ -276,13 +284,22 @@ def _table(agreement: JudgeAgreement, table: Disagreements) -> Html:
     return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures judges")
 
 
+def _main_action(agreement: JudgeAgreement, table: Disagreements) -> Html:
+    """The button that lists the commonest disagreement of annotators and one machine; nothing with three judges."""
+    counts = dict(zip(table.patterns, table.counts.sum(0).tolist(), strict=True))
+    apart = {pattern: count for pattern, count in counts.items() if len(set(pattern)) > 1 and count}
+    if len(agreement.judges) != 2 or not apart:
+        return Html("")
+    pattern = max(apart, key=apart.__getitem__)
+    words = f"Read the {quantity(apart[pattern], 'pair')} where only {agreement.judges[pattern.index(YES)]} say yes"
+    if agreement.judges[pattern.index(YES)] != PEOPLE:
+        words = f"{words[: -len('say yes')]}says yes"
+    address = f"{_address(cell=_key(pattern), ranks=ALL_RANKS)}#pairs"
+    return div(link(words, address, cls="button main"), cls="action")
+
+
 def _agreed_cell(number: int, n: int) -> Html:
     return tag("td", *_count_and_share(number, n), cls="figure")
-
-
-def _counted(number: int, n: int) -> Html:
-    """A count of the row of all ranks."""
-    return tag("td", *_count_and_share(number, n), cls="figure") if number else tag("td", "0", cls="soft")
 
 
 def _count_and_share(number: int, n: int) -> tuple[str, Html]:
@@ -371,7 +388,7 @@ def _pairs(
     )
     heads = ("question", "passage", "rank", "annotators", "cross-encoder", "answer")
     head = tag("tr", *(tag("th", words, scope="col", cls="left") for words in heads))
-    where = f"rank {ranks[0]}" if ranks[0] == ranks[1] else f"ranks {_ranks_text(ranks)}"
+    where = f"rank {ranks[0]}" if ranks[0] == ranks[1] else f"ranks {ranks[0]}–{ranks[1]}"
     show(
         div(
             div(
