@@ -82,7 +82,7 @@ def test_the_tab_says_first_what_the_next_labels_are_expected_to_add(study):
     ]
     assert "With 30 judged pairs a reranker has a Success@1 of" in page.text
     assert "+2.0 +1.0 to +3.0" in page.text and 'class="forecast"' in page.html
-    assert "Not forecast yet Gold, wrong passages found : judge gold first." in page.text
+    assert "Not forecast yet Gold: wrong passages found – judge gold first." in page.text
     assert "Forecast from trial fits with and without a part of the labels so far (30 judged pairs, 30" in page.text
     assert (
         "measured points: below" in page.text

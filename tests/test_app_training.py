@@ -492,10 +492,8 @@ def test_judges_that_are_missing_are_named(study):
         "No cross-encoder. No model has scored passages here" in page.text
         and "judged by annotators and answer match" in page.text
     )
-    assert "The answer match is right in 1 of 2 (50.0%, " in page.text
-    assert (
-        ") pairs of annotators; wrong: none of its 1 yes, 1 of its 1 no." in page.text and "left out" not in page.text
-    )
+    assert "By annotators, the answer match is right in 1 of 2 pairs (50.0%, " in page.text
+    assert "); wrong: none of its 1 yes, 1 of its 1 no." in page.text and "left out" not in page.text
     assert "Read the 1 pair where only annotators say yes" in page.text
     (address,) = {each for each in page.links() if "ranks=all" in each and each.endswith("#pairs")}
     assert "cell=yn" in address

@@ -76,7 +76,9 @@ def overview(results: Sequence[Mapping[str, Any]]) -> Html:
         for number, claim in enumerate(tested):
             about = [claim["about"]] if claim.get("about") else []
             about += _why_same(claim, tested[:number], result["cells"])
-            source = _experiment_link(result["experiment"], f"{result['paper']}, {result['source']}")
+            source = _experiment_link(
+                result["experiment"], f"{result['paper']}, {result['source']}", title=result["asks"]
+            )
             claims.append(
                 row(
                     tag("td", source, cls="left"),
@@ -125,19 +127,25 @@ def _why_same(
 
 
 def _experiment_panels(results: Sequence[Mapping[str, Any]]) -> Html:
-    """All experiments in three groups: those with a finding here, those that train nothing, and, folded, those that
-    train.
-    """
-    listed, found = listed_experiments(results), {result["experiment"] for result in newest_findings(results)}
-    free = [name for name, about in listed.items() if name not in found and about.needs.startswith("trains nothing")]
-    trains = [name for name in listed if name not in found and name not in free]
-    panels = [
-        div(tag("h2", title), scrolling(_experiments_table(names, results)), cls="panel")
-        for title, names in (("Run here", [name for name in listed if name in found]), ("Train nothing", free))
-        if names
-    ]
+    """The experiments whose claims are not in the table above: those that train nothing, and, folded, those that train."""
+    listed = listed_experiments(results)
+    told = {result["experiment"] for result in newest_findings(results) if result["claims"]}
+    free = [name for name, about in listed.items() if name not in told and about.needs.startswith("trains nothing")]
+    trains = [name for name in listed if name not in told and name not in free]
+    panels = []
+    if free:
+        table = scrolling(_experiments_table(free, results))
+        panels.append(
+            div(
+                tag("h2", "More experiments that train nothing" if told else "Experiments that train nothing"),
+                table,
+                cls="panel",
+            )
+        )
     if trains:
-        fold = tag("summary", f"Train models: {quantity(len(trains), 'experiment')}")
+        fold = tag(
+            "summary", f"{quantity(len(trains), 'experiment')} that {noun_form(len(trains), 'trains', 'train')} models"
+        )
         panels.append(tag("details", fold, scrolling(_experiments_table(trains, results)), cls="panel fold"))
     return join(*panels)
 

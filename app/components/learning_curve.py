@@ -483,7 +483,7 @@ def _lacking_item(open_study: Study, forecast: UseForecast) -> Html:
         way = link("Check gold passages", tabs.address("sets"))
     elif forecast.lacking.startswith("judge"):
         way = link("Judge passages", url.JUDGE)
-    return tag("li", tag("span", tag("b", _use_title(forecast)), ": ", forecast.lacking, ". "), way)
+    return tag("li", tag("span", tag("b", _use_title(forecast)), " – ", forecast.lacking, ". "), way)
 
 
 def _table(points: Sequence[CurvePoint], chosen_point: CurvePoint | None) -> Html:

@@ -111,22 +111,22 @@ def agreement_sentence(agreement: ShownAgreement | None) -> str:
     agree = (votes == votes[0]).all(0)
     if len(judges) > 2 or PEOPLE not in judges:
         names = _all_agree_text(judges)
-        return f"{names[:1].upper()}{names[1:]} agree on {_share_words(agree, rows)} pairs of {agreement.run}."
+        return f"{names[:1].upper()}{names[1:]} agree on {_share_words(agree, rows)} of {agreement.run}."
     machine, name = votes[1 - judges.index(PEOPLE)], judges[1 - judges.index(PEOPLE)]
     errors = [
         f"{f'{count:,}' if (count := int((~agree)[machine == said].sum())) else 'none'} of its {int((machine == said).sum()):,} {word}"
         for said, word in ((YES, "yes"), (NO, "no"))
         if (machine == said).any()
     ]
-    return f"The {name} is right in {_share_words(agree, rows)} pairs of annotators; wrong: {', '.join(errors)}."
+    return f"By annotators, the {name} is right in {_share_words(agree, rows)}; wrong: {', '.join(errors)}."
 
 
 def _share_words(is_right: np.ndarray, question_rows: np.ndarray) -> str:
-    """Return counts, and in brackets their share in percent with its interval over questions."""
+    """Return counts of pairs, and in brackets their share in percent with its interval over questions."""
     share = proportion(is_right, np.unique(question_rows, return_inverse=True)[1])
     has_interval = share.low is not None and share.high is not None
     interval = f", {percent(share.low)} to {percent(share.high)}" if has_interval else ""
-    return f"{int(is_right.sum()):,} of {len(is_right):,} ({percent(share.value)}%{interval})"
+    return f"{int(is_right.sum()):,} of {quantity(len(is_right), 'pair')} ({percent(share.value)}%{interval})"
 
 
 def agreement_panel(open_study: Study, agreement: ShownAgreement | None, sentence: str = "") -> None:
