@@ -134,19 +134,12 @@ def _experiment_panels(results: Sequence[Mapping[str, Any]]) -> Html:
     trains = [name for name in listed if name not in told and name not in free]
     panels = []
     if free:
-        table = scrolling(_experiments_table(free, results))
-        panels.append(
-            div(
-                tag("h2", "More experiments that train nothing" if told else "Experiments that train nothing"),
-                table,
-                cls="panel",
-            )
-        )
+        title = tag("h2", "More experiments that train nothing" if told else "Experiments that train nothing")
+        panels.append(div(title, scrolling(_experiments_table(free, results)), cls="panel"))
     if trains:
-        fold = tag(
-            "summary", f"{quantity(len(trains), 'experiment')} that {noun_form(len(trains), 'trains', 'train')} models"
-        )
-        panels.append(tag("details", fold, scrolling(_experiments_table(trains, results)), cls="panel fold"))
+        words = f"{quantity(len(trains), 'experiment')} that {noun_form(len(trains), 'trains', 'train')} models"
+        listed_below = scrolling(_experiments_table(trains, results))
+        panels.append(tag("details", tag("summary", words), listed_below, cls="panel fold"))
     return join(*panels)
 
 

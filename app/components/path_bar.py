@@ -48,13 +48,8 @@ class Stop(NamedTuple):
         return None if self.next is None else href(self.next)
 
 
-SEE, LOOK, JUDGE, CLEAN, CHANGE = (
-    0,
-    1,
-    2,
-    3,
-    5,
-)  # places of steps; after "See the change" the loop begins again with judging
+SEE, LOOK, JUDGE, CLEAN, CHANGE = 0, 1, 2, 3, 5
+"""Places of steps. After "See the change" the loop begins again with judging."""
 JUDGE_A_FILE = 1  # among the steps of a check
 PREPARED = "Prepared by the demo"
 _VIEWED = "question-viewed"

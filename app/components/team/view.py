@@ -81,5 +81,5 @@ def _labels_line(open_study: Study) -> Html:
     given, found = label_count_words(open_study), agreement_words(open_study)
     if found is None:
         return tag("p", f"{given}. No passage has been judged blind by two annotators yet.", cls="lead")
-    about = f" Most disputes are the label “{found.label}”." if found.label else ""
+    about = f" Most disputes are about the label “{found.label}”." if found.label else ""
     return tag("p", f"{given}. They agree with {found.sentence}.{about}", cls="lead", title=found.detail)

@@ -59,10 +59,7 @@ def _positives_words(open_study: Study, training_set: TrainingSet, rows: int) ->
     if not left:
         return ""
     positives = sum(training_set.manifest["counts"]["sources"]["positive"].values())
-    return (
-        f"So {left:,} of the {quantity(positives, 'positive')} stay out; more rows of a question, under More settings, "
-        "take them in."
-    )
+    return f"So {left:,} of {quantity(positives, 'positive')} stay out: more rows of a question (More settings) take them in."
 
 
 def export_words(training_set: TrainingSet, form: ExportFormat, options: ExportOptions) -> tuple[str, str]:

@@ -98,8 +98,8 @@ def shown_agreement(open_study: Study, set_manifest: Manifest | None) -> ShownAg
 
 
 def agreement_sentence(agreement: ShownAgreement | None) -> str:
-    """Say on what share of the pairs the judges agree; of people and one machine, what share of its yes and of its no
-    people confirm. "" if they cannot be compared.
+    """Say on what share of the pairs the judges agree; of people and one machine, also how many of its yes and of its no
+    are wrong. "" if they cannot be compared.
     """
     if agreement is None or len(agreement.found.judges) < 2:
         return ""
@@ -113,12 +113,16 @@ def agreement_sentence(agreement: ShownAgreement | None) -> str:
         names = _all_agree_text(judges)
         return f"{names[:1].upper()}{names[1:]} agree on {_share_words(agree, rows)} of {agreement.run}."
     machine, name = votes[1 - judges.index(PEOPLE)], judges[1 - judges.index(PEOPLE)]
-    errors = [
-        f"{f'{count:,}' if (count := int((~agree)[machine == said].sum())) else 'none'} of its {int((machine == said).sum()):,} {word}"
-        for said, word in ((YES, "yes"), (NO, "no"))
-        if (machine == said).any()
-    ]
-    return f"By annotators, the {name} is right in {_share_words(agree, rows)}; wrong: {', '.join(errors)}."
+    errors = [_wrong_words(agree[machine == said], word) for said, word in ((YES, "yes"), (NO, "no"))]
+    return (
+        f"By annotators, the {name} is right in {_share_words(agree, rows)}; wrong: {', '.join(filter(None, errors))}."
+    )
+
+
+def _wrong_words(is_right: np.ndarray, verdict: str) -> str:
+    """Return how many verdicts of a kind are wrong, as in "7 of its 137 yes"; "" if there are none of the kind."""
+    wrong = int((~is_right).sum())
+    return f"{wrong or 'none'} of its {len(is_right):,} {verdict}" if len(is_right) else ""
 
 
 def _share_words(is_right: np.ndarray, question_rows: np.ndarray) -> str:
@@ -291,9 +295,9 @@ def _main_action(agreement: JudgeAgreement, table: Disagreements) -> Html:
     if len(agreement.judges) != 2 or not apart:
         return Html("")
     pattern = max(apart, key=apart.__getitem__)
-    words = f"Read the {quantity(apart[pattern], 'pair')} where only {agreement.judges[pattern.index(YES)]} say yes"
-    if agreement.judges[pattern.index(YES)] != PEOPLE:
-        words = f"{words[: -len('say yes')]}says yes"
+    judge = agreement.judges[pattern.index(YES)]
+    who_says = "annotators say" if judge == PEOPLE else f"the {judge} says"
+    words = f"Read the {quantity(apart[pattern], 'pair')} where only {who_says} yes"
     address = f"{_address(cell=_key(pattern), ranks=ALL_RANKS)}#pairs"
     return div(link(words, address, cls="button main"), cls="action")
 
