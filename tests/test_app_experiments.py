@@ -162,6 +162,8 @@ def test_verdicts_are_counted_and_the_finding_is_a_sentence():
     assert finding(result) == (
         "Inconclusive here (only 2 seeds): “m is better”: +5.5 points (\N{MINUS SIGN}5.6 to +16.5), n = 145."
     )
+    assert "+5.5 points of Success@20 (" in finding({**result, "plot": {"y": "Success@20"}}), "the plot's measure"
+    assert "+5.5 points (" in finding({**result, "plot": {"y": "taken out"}})
     assert finding({**result, "verdict": "no finding"}) == "It is inconclusive.", "no claim has this verdict"
 
 

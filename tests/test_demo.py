@@ -208,7 +208,7 @@ def test_models_says_what_training_changed_and_the_path_leads_to_it(small_demo, 
     assert said, sentence
     low, high = said.groups()[-2:]
     assert sentence.startswith("Cleaning") == (low[0] == high[0] != "0"), "the verdict is the interval's"
-    gains = r"trained-clean against trained-noisy: \d+ questions? better, \d+ worse , of \d+ questions\."
+    gains = r"trained-clean against trained-noisy: \d+ questions? better, \d+ worse , of \d+ questions\. One training each: "
     assert re.search(gains, page.text), page.text
     (start,) = page.part('<tr><th scope="row">tiny</th>.*?</tr>')
     assert start.endswith("start"), "the others are measured from it"

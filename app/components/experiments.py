@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -230,7 +231,15 @@ def finding(result: Mapping[str, Any]) -> str:
     if deciding is None:
         return result["sentence"]
     why = f" ({deciding['because']})" if deciding["because"] else ""
-    return f"{result['verdict'].capitalize()} here{why}: “{deciding['says']}”: {difference(deciding, result['unit'])}."
+    return (
+        f"{result['verdict'].capitalize()} here{why}: “{deciding['says']}”: {_measured_difference(deciding, result)}."
+    )
+
+
+def _measured_difference(claim: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    """Return a claim's difference with its interval and n, and with the measure where the result's plot names one."""
+    words, measure = difference(claim, result["unit"]), (result.get("plot") or {}).get("y", "")
+    return words.replace(" points ", f" points of {measure} ", 1) if re.fullmatch(r"\w+@\d+", measure) else words
 
 
 def _deciding_claim(result: Mapping[str, Any]) -> Mapping[str, Any] | None:

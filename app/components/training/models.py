@@ -290,10 +290,13 @@ def _cleaning_sentence(effect: CleaningEffect) -> str:
 
 
 def _cleaning_flips(effect: CleaningEffect) -> Html:
-    """Say how many questions the two models answer differently, with a link to them."""
+    """Say how many questions the two models answer differently, with a link to them, and what the interval leaves out."""
     flips, n = effect.change.figures.flips, effect.change.figures.n
     words = f"{effect.name} against {effect.other}: {quantity(flips.only_b, 'question')} better, {flips.only_a:,} worse"
-    return join(link(words, url.href(url.COMPARE, _compared(effect.change))), f", of {quantity(n, 'question')}.")
+    return join(
+        link(words, url.href(url.COMPARE, _compared(effect.change))),
+        f", of {quantity(n, 'question')}. One training each: the interval is over questions, not over seeds.",
+    )
 
 
 def models_table(
