@@ -366,7 +366,7 @@ def test_an_export_takes_its_options(study):
     page = Page(study.folder, "training", "lea", set="raw")
     assert "Export 3 questions" in [each.label for each in page.app.get("download_button")]
     assert "Of 18 pairs, at most 4 hard negatives and 1 row of a file for each question." in page.text
-    assert "stay out" not in page.text, "every question has one positive"
+    assert "other positives" not in page.text, "every question has one positive"
     for form in EXPORTS.all():
         said = export_words(raw(study), form, ExportOptions())[0]
         assert said == ("Export 3 questions" if form.negatives else "Export 18 pairs"), form.name
@@ -476,7 +476,9 @@ def test_an_export_says_how_many_positives_it_leaves_out(study):
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         written = len(archive.read("won-sentence-transformers/pairs.jsonl").splitlines())
     assert positives - written == 2, "q0 has the two besides its gold"
-    assert f"So 2 of {positives} positives stay out: more rows" in page.text
+    labels = [each.label for each in page.app.get("download_button")]
+    assert f"Export 3 questions, {positives - 2} of {positives} positives" in labels
+    assert "take in the other positives" in page.text
 
 
 def test_judges_that_are_missing_are_named(study):
@@ -492,8 +494,8 @@ def test_judges_that_are_missing_are_named(study):
         "No cross-encoder. No model has scored passages here" in page.text
         and "judged by annotators and answer match" in page.text
     )
-    assert "By annotators, the answer match is right in 1 of 2 pairs (50.0%, " in page.text
-    assert "); wrong: none of its 1 yes, 1 of its 1 no." in page.text and "left out" not in page.text
+    assert "Annotators confirm the answer match in 1 of 2 pairs (50.0%, 95%: " in page.text
+    assert "); wrong are none of its 1 yes and 1 of its 1 no." in page.text and "left out" not in page.text
     assert "Read the 1 pair where only annotators say yes" in page.text
     (address,) = {each for each in page.links() if "ranks=all" in each and each.endswith("#pairs")}
     assert "cell=yn" in address

@@ -84,7 +84,7 @@ def overview(results: Sequence[Mapping[str, Any]]) -> Html:
                 row(
                     tag("td", source, cls="left"),
                     tag("td", _paper_words(claim, result), data_name="paper"),
-                    tag("td", _claimed_figure(claim, result["unit"]), data_name="here"),
+                    tag("td", _claimed_figure(claim, result), data_name="here"),
                     tag("td", _verdict_mark(claim["word"]), cls="left", data_name="verdict"),
                     head=join(claim["says"], *(span(words, cls="about") for words in about)),
                 )
@@ -97,13 +97,21 @@ def overview(results: Sequence[Mapping[str, Any]]) -> Html:
     )
 
 
-def _claimed_figure(claim: Mapping[str, Any], unit: str) -> Html | str:
+def _claimed_figure(claim: Mapping[str, Any], result: Mapping[str, Any]) -> Html | str:
     """The difference of a claim, and below it, in small print, its interval and n."""
+    unit, measure = result["unit"], _measure(result)
     if claim["difference"] is None:
         return difference(claim, unit)
     value, interval = difference_and_interval(claim, unit)
     small = span(f" {interval}, n = {claim['n']:,}", cls="interval")
-    return span(f"{value}{' points' if unit == '%' else ''}", small, cls="figure")
+    points = f" points{f' of {measure}' if measure else ''}" if unit == "%" else ""
+    return span(f"{value}{points}", small, cls="figure")
+
+
+def _measure(result: Mapping[str, Any]) -> str:
+    """Return the measure that the result's plot names, such as "Success@20"; "" if it names none."""
+    name = (result.get("plot") or {}).get("y", "")
+    return name if re.fullmatch(r"\w+@\d+", name) else ""
 
 
 def _paper_words(claim: Mapping[str, Any], result: Mapping[str, Any]) -> str:
@@ -238,8 +246,8 @@ def finding(result: Mapping[str, Any]) -> str:
 
 def _measured_difference(claim: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     """Return a claim's difference with its interval and n, and with the measure where the result's plot names one."""
-    words, measure = difference(claim, result["unit"]), (result.get("plot") or {}).get("y", "")
-    return words.replace(" points ", f" points of {measure} ", 1) if re.fullmatch(r"\w+@\d+", measure) else words
+    words, measure = difference(claim, result["unit"]), _measure(result)
+    return words.replace(" points ", f" points of {measure} ", 1) if measure else words
 
 
 def _deciding_claim(result: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -105,7 +105,8 @@ def _panel(open_study: Study, place: str, had_points: bool) -> None:
         with st.container(horizontal=True, vertical_alignment="center"):
             has_labels = judging_stores(open_study).labels.last_event > 0
             is_tab = place == "training" and has_labels
-            _forecast_button(open_study, place, primary=is_tab and stored_forecast(open_study) is None)
+            if has_labels or points:
+                _forecast_button(open_study, place, primary=is_tab and stored_forecast(open_study) is None)
             if (has_labels or points) and (place != "training" or not _is_first_measurement(open_study, points)):
                 _button(open_study, lacking, place)  # else it stands below the title
             has_own = person is not None and judging_stores(open_study).labels.has_labelled(person.name)[0]

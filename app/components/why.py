@@ -150,6 +150,8 @@ def _score(standing: GoldRank) -> str:
 
 
 def _margin(standing: GoldRank) -> str:
+    if standing.rank == 1:
+        return "none, it is first"
     if standing.last is None or standing.top is None:
         return _number(standing.margin)
     return f"at least {_number(standing.top - standing.last[1])}"
@@ -192,8 +194,9 @@ def _neighbours(explanation: MissExplanation) -> list[Html]:
             )
             for each in near
         ]
-        head = tag("h3", term(f"Neighbours of the gold passage ({encoder})", NEAR))
-        lists.append(div(head, _without_words(explanation, near), tag("ol", *lines), cls="near"))
+        summary = tag("summary", f"Neighbours of the gold passage ({encoder})", title=NEAR)
+        folded = tag("details", summary, tag("ol", *lines), cls="how")
+        lists.append(div(_without_words(explanation, near), folded, cls="near"))
     return lists
 
 

@@ -400,6 +400,9 @@ def _plot(
         is_relation = colour.relations and name != SEVERAL and name.startswith("P")
         return relation_label(name) if is_relation else names.get(name, name)
 
+    sizes = "Large: questions; small: passages. " if map.shown_questions and len(map.ordinals) else ""
+    if sizes or marks.note:
+        show(tag("p", sizes, marks.note, cls="convention"))
     st.plotly_chart(
         held_figure(
             map,
@@ -424,10 +427,8 @@ def _plot(
         ),
     )
     map_link()
-    sizes = "Large: questions; small: passages. " if map.shown_questions and len(map.ordinals) else ""
-    note = colour.note(run, k) if colour.note is not None and run else ""
-    if sizes or marks.note or note:
-        show(tag("p", sizes, marks.note, note, cls="convention"))
+    if colour.note is not None and run:
+        show(tag("p", colour.note(run, k), cls="convention"))
 
 
 def _names_of_cells(map: Map, run: str, other_run: str) -> dict[str, str]:

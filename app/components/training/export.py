@@ -45,21 +45,16 @@ def export_form(open_study: Study, training_set: TrainingSet) -> None:
     form, options = EXPORTS.get(format), ExportOptions(**about)
     words, more = export_words(training_set, form, options)
     if form.rows:
-        more = f"{more} {_positives_words(open_study, training_set, options.rows or form.rows)}".strip()
+        left = positives_left_out(open_study, training_set, options.rows or form.rows)
+        positives = sum(training_set.manifest["counts"]["sources"]["positive"].values())
+        if left:
+            words += f", {positives - left:,} of {quantity(positives, 'positive')}"
+            more += " More rows of a question (More settings) take in the other positives."
     with columns[1]:
         file = f"{training_set.name}-{format}.zip"
         st.download_button(words, archive_content, file, key="export-set", on_click="ignore")
     with note:
         show(tag("p", more, cls="convention") if more else "")
-
-
-def _positives_words(open_study: Study, training_set: TrainingSet, rows: int) -> str:
-    """Say how many positives, which cleaning may have won, a limit of rows leaves out; "" if it leaves out none."""
-    left = positives_left_out(open_study, training_set, rows)
-    if not left:
-        return ""
-    positives = sum(training_set.manifest["counts"]["sources"]["positive"].values())
-    return f"So {left:,} of {quantity(positives, 'positive')} stay out: more rows of a question (More settings) take them in."
 
 
 def export_words(training_set: TrainingSet, form: ExportFormat, options: ExportOptions) -> tuple[str, str]:

@@ -114,9 +114,8 @@ def agreement_sentence(agreement: ShownAgreement | None) -> str:
         return f"{names[:1].upper()}{names[1:]} agree on {_share_words(agree, rows)} of {agreement.run}."
     machine, name = votes[1 - judges.index(PEOPLE)], judges[1 - judges.index(PEOPLE)]
     errors = [_wrong_words(agree[machine == said], word) for said, word in ((YES, "yes"), (NO, "no"))]
-    return (
-        f"By annotators, the {name} is right in {_share_words(agree, rows)}; wrong: {', '.join(filter(None, errors))}."
-    )
+    wrong = " and ".join(filter(None, errors))
+    return f"Annotators confirm the {name} in {_share_words(agree, rows)}; wrong are {wrong}."
 
 
 def _wrong_words(is_right: np.ndarray, verdict: str) -> str:
@@ -129,7 +128,7 @@ def _share_words(is_right: np.ndarray, question_rows: np.ndarray) -> str:
     """Return counts of pairs, and in brackets their share in percent with its interval over questions."""
     share = proportion(is_right, np.unique(question_rows, return_inverse=True)[1])
     has_interval = share.low is not None and share.high is not None
-    interval = f", {percent(share.low)} to {percent(share.high)}" if has_interval else ""
+    interval = f", 95%: {percent(share.low)} to {percent(share.high)}" if has_interval else ""
     return f"{int(is_right.sum()):,} of {quantity(len(is_right), 'pair')} ({percent(share.value)}%{interval})"
 
 
@@ -188,7 +187,6 @@ def _agreement_card(agreement: ShownAgreement, sentence: str) -> tuple[Pattern, 
     table = tabulate(found.ranks, found.votes(float(agreement.cut)))
     show(
         tag("p", sentence) if sentence else "",
-        _main_action(found, table),
         scrolling(_table(found, table)),
         methods_note(_convention(found)),
         *lacking,
@@ -288,11 +286,15 @@ def _table(agreement: JudgeAgreement, table: Disagreements) -> Html:
     return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures judges")
 
 
-def _main_action(agreement: JudgeAgreement, table: Disagreements) -> Html:
+def main_action(shown: ShownAgreement | None) -> Html:
     """The button that lists the commonest disagreement of annotators and one machine; nothing with three judges."""
+    if shown is None or len(shown.found.judges) != 2:
+        return Html("")
+    agreement = shown.found
+    table = tabulate(agreement.ranks, agreement.votes(float(shown.cut)))
     counts = dict(zip(table.patterns, table.counts.sum(0).tolist(), strict=True))
     apart = {pattern: count for pattern, count in counts.items() if len(set(pattern)) > 1 and count}
-    if len(agreement.judges) != 2 or not apart:
+    if not apart:
         return Html("")
     pattern = max(apart, key=apart.__getitem__)
     judge = agreement.judges[pattern.index(YES)]

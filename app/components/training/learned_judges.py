@@ -13,7 +13,7 @@ from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import notice
 from blindspot.app.components.setting_fields import setting_field
 from blindspot.app.components.training import tabs
-from blindspot.app.components.training.judges import agreement_panel, agreement_sentence, shown_agreement
+from blindspot.app.components.training.judges import agreement_panel, agreement_sentence, main_action, shown_agreement
 from blindspot.app.components.training.language_models import ask_form
 from blindspot.app.judging_stores import judging_stores
 from blindspot.app.markup import Html, div, join, link, show, span, tag, term
@@ -43,6 +43,8 @@ def judges_tab(open_study: Study, set_manifest: Manifest | None) -> None:
     agreement = agreement_sentence(shown)
     best = max(reports.values(), key=lambda report: report["auc"], default=None)
     tabs.title(_best_judge_words(best) if best else agreement or "No judge is trained yet.", ABOUT)
+    if agreement and not best:
+        show(main_action(shown))
     has_labels = judging_stores(open_study).labels.last_event > 0
     if not has_labels and not cards:
         show(link("Judge passages", url.JUDGE, cls="button main"))
