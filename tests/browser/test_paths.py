@@ -103,7 +103,7 @@ def test_a_researchers_journey(study, tab, tmp_path, record_property):
         expect(tab.locator("h1")).to_contain_text(title, timeout=PATIENCE)
 
     def save(of: str, form: str) -> str:
-        with tab.expect_download() as kept:
+        with tab.expect_download(timeout=2 * PATIENCE) as kept:
             click(tab.locator(f"[class*=st-key-save-{of}]").get_by_role("button", name=form, exact=True))
         assert kept.value.path().stat().st_size > 100
         return kept.value.suggested_filename
@@ -142,6 +142,8 @@ def test_a_researchers_journey(study, tab, tmp_path, record_property):
             "lexical is better than vectors in 1 of 1 relation in the top 5; most on place of birth (P19), by 50.0 points (95%: ",
         )
         click(tab.get_by_text("Plot of both runs"))
+        tab.locator(".js-plotly-plot").last.wait_for()  # below it are the buttons, which move until it is drawn
+        tab.wait_for_timeout(1500)
         assert save("plot-relations", "SVG") == "relations.svg"
         go("Map", "misses")
         click(tab.get_by_label("Run"))
