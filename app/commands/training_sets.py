@@ -276,7 +276,6 @@ def formats(json: AsJson = False) -> None:
 
 
 def _list(rows: list[tuple[str, str]], as_json: bool) -> None:
-
     if as_json:
         print_json([{"name": name, "help": text} for name, text in rows])
         return

@@ -20,6 +20,7 @@ from blindspot.backend.experiments.tables import (
     difference,
     difference_and_interval,
     format_value,
+    points_words,
     result_grid,
 )
 from blindspot.backend.text.number_words import duration, noun_form, quantity
@@ -99,13 +100,12 @@ def overview(results: Sequence[Mapping[str, Any]]) -> Html:
 
 def _claimed_figure(claim: Mapping[str, Any], result: Mapping[str, Any]) -> Html | str:
     """The difference of a claim, and below it, in small print, its interval and n."""
-    unit, measure = result["unit"], _measure(result)
+    unit = result["unit"]
     if claim["difference"] is None:
         return difference(claim, unit)
     value, interval = difference_and_interval(claim, unit)
     small = span(f" {interval}, n = {claim['n']:,}", cls="interval")
-    points = f" points{f' of {measure}' if measure else ''}" if unit == "%" else ""
-    return span(f"{value}{points}", small, cls="figure")
+    return span(f"{value}{points_words(unit, _measure(result))}", small, cls="figure")
 
 
 def _measure(result: Mapping[str, Any]) -> str:
@@ -120,7 +120,7 @@ def _paper_words(claim: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     ahead, behind = (tuple(claim.get(name) or ()) for name in ("ahead", "behind"))
     more, less = published.get(ahead), published.get(behind) if behind else 0.0
     if more is not None and less is not None:
-        return f"{signed_number(more - less)}{' points' if result['unit'] == '%' else ''}"
+        return f"{signed_number(more - less)}{points_words(result['unit'])}"
     scale = 100 if result["unit"] == "%" else 1
     if claim.get("within") is not None:
         return f"within ±{scale * claim['within']:g}"
@@ -239,15 +239,8 @@ def finding(result: Mapping[str, Any]) -> str:
     if deciding is None:
         return result["sentence"]
     why = f" ({deciding['because']})" if deciding["because"] else ""
-    return (
-        f"{result['verdict'].capitalize()} here{why}: “{deciding['says']}”: {_measured_difference(deciding, result)}."
-    )
-
-
-def _measured_difference(claim: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    """Return a claim's difference with its interval and n, and with the measure where the result's plot names one."""
-    words, measure = difference(claim, result["unit"]), _measure(result)
-    return words.replace(" points ", f" points of {measure} ", 1) if measure else words
+    figures = difference(deciding, result["unit"], _measure(result))
+    return f"{result['verdict'].capitalize()} here{why}: “{deciding['says']}”: {figures}."
 
 
 def _deciding_claim(result: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -104,11 +104,11 @@ def _panel(open_study: Study, place: str, had_points: bool) -> None:
             _forecast_sentence(open_study, is_short=True)
         with st.container(horizontal=True, vertical_alignment="center"):
             has_labels = judging_stores(open_study).labels.last_event > 0
-            is_tab = place == "training" and has_labels
             if has_labels or points:
-                _forecast_button(open_study, place, primary=is_tab and stored_forecast(open_study) is None)
-            if (has_labels or points) and (place != "training" or not _is_first_measurement(open_study, points)):
-                _button(open_study, lacking, place)  # else it stands below the title
+                is_next = place == "training" and has_labels and stored_forecast(open_study) is None
+                _forecast_button(open_study, place, primary=is_next)
+                if place != "training" or not _is_first_measurement(open_study, points):
+                    _button(open_study, lacking, place)  # else it stands below the title
             has_own = person is not None and judging_stores(open_study).labels.has_labelled(person.name)[0]
             asked = has_own and st.button("What did my labels change?", key=f"own-labels-{place}")
         if person is not None:

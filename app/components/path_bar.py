@@ -25,7 +25,6 @@ from blindspot.backend.checking.jobs import cleaned_file
 from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
 from blindspot.backend.demo import is_demo
-from blindspot.backend.demo.making import MODELS, POLICIES
 from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.upkeep.study_path import STEPS, NextStep, PathState, PathStep
 from blindspot.db.people import Person
@@ -245,6 +244,8 @@ def _tick(open_study: Study, step: PathStep, state: PathState) -> str:
 
 def _is_as_made(state: PathState) -> bool:
     """Whether a demo has no sets and models besides its own."""
+    from blindspot.backend.demo.making import MODELS, POLICIES  # slow to import, and for a demo alone
+
     return state.training_sets.keys() <= POLICIES.keys() and state.retrievers.keys() <= set(MODELS.values())
 
 

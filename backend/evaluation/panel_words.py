@@ -37,7 +37,8 @@ def _certain_relations(table: RelationTable) -> list[str]:
     questions, unless all of these have few.
     """
     sure = [name for name, both in table.differences.items() if both.difference.p_shown <= SURE]
-    return [name for name in sure if name in _large_relations(table)] or sure
+    large = set(_large_relations(table))
+    return [name for name in sure if name in large] or sure
 
 
 def _large_relations(table: RelationTable) -> list[str]:

@@ -75,12 +75,17 @@ def as_lines(result: Mapping[str, Any]) -> list[str]:
     return [*lines, *result["notes"], result["sentence"]]
 
 
-def difference(claim: Mapping[str, Any], unit: str) -> str:
+def difference(claim: Mapping[str, Any], unit: str, measure: str = "") -> str:
     """Format the figures on which a claim's verdict is based: the difference, its interval and n."""
     if claim["difference"] is None:
         return "no questions"
     value, interval = difference_and_interval(claim, unit)
-    return f"{value}{' points' if unit == '%' else ''} {interval}, n = {claim['n']:,}"
+    return f"{value}{points_words(unit, measure)} {interval}, n = {claim['n']:,}"
+
+
+def points_words(unit: str, measure: str = "") -> str:
+    """Return what follows a difference of shares, such as " points of Success@20"; "" for other values."""
+    return f" points{f' of {measure}' if measure else ''}" if unit == "%" else ""
 
 
 def difference_and_interval(claim: Mapping[str, Any], unit: str) -> tuple[str, str]:

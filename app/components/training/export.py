@@ -45,7 +45,8 @@ def export_form(open_study: Study, training_set: TrainingSet) -> None:
     form, options = EXPORTS.get(format), ExportOptions(**about)
     words, more = export_words(training_set, form, options)
     if form.rows:
-        left = positives_left_out(open_study, training_set, options.rows or form.rows)
+        made, rows = training_set.manifest["made"], options.rows or form.rows
+        left = _left_out(open_study, training_set, str(training_set.folder), made, rows)
         positives = sum(training_set.manifest["counts"]["sources"]["positive"].values())
         if left:
             words += f", {positives - left:,} of {quantity(positives, 'positive')}"
@@ -55,6 +56,11 @@ def export_form(open_study: Study, training_set: TrainingSet) -> None:
         st.download_button(words, archive_content, file, key="export-set", on_click="ignore")
     with note:
         show(tag("p", more, cls="convention") if more else "")
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def _left_out(_study: Study, _training_set: TrainingSet, folder: str, made: str, rows: int) -> int:
+    return positives_left_out(_study, _training_set, rows)
 
 
 def export_words(training_set: TrainingSet, form: ExportFormat, options: ExportOptions) -> tuple[str, str]:
