@@ -364,13 +364,12 @@ def test_an_export_takes_its_options(study):
     """The button's file is made of the open set, in the chosen form."""
     build(study, name="raw")
     page = Page(study.folder, "training", "lea", set="raw")
-    assert "Export 3 questions" in [each.label for each in page.app.get("download_button")]
-    assert "Of 18 pairs, at most 4 hard negatives and 1 row of a file for each question." in page.text
-    assert "other positives" not in page.text, "every question has one positive"
+    assert "Export 3 questions with 3 positives" in [each.label for each in page.app.get("download_button")]
+    assert "Of 18 pairs, at most 4 hard negatives for each question." in page.text
     for form in EXPORTS.all():
         said = export_words(raw(study), form, ExportOptions())[0]
-        assert said == ("Export 3 questions" if form.negatives else "Export 18 pairs"), form.name
-    limited = ("Export 3 questions", "Of 18 pairs, at most 1 hard negative for each question.")
+        assert said == ("Export 3 questions with 3 positives" if form.negatives else "Export 18 pairs"), form.name
+    limited = ("Export 3 questions with 3 positives", "Of 18 pairs, at most 1 hard negative for each question.")
     assert export_words(raw(study), EXPORTS.get("tevatron"), ExportOptions(negatives=1)) == limited
     build(study, "answer_match", name="clean")
     dropped = sum(TrainingSet.open(study, "clean").manifest["counts"]["sources"]["dropped"].values())
@@ -467,18 +466,20 @@ def test_three_judges_side_by_side(study):
     assert "1 1 of 10 retrieved 1 100.0% 1 100.0%" in strict.text
 
 
-def test_an_export_says_how_many_positives_it_leaves_out(study):
+def test_an_export_takes_every_positive_unless_rows_are_limited(study):
     say(study, "ann", "q0", {"p3": "positive", "p4": "positive"})
     build(study, "labels", name="won")
     page = Page(study.folder, "training", "lea", set="won")
     positives = sum(TrainingSet.open(study, "won").manifest["counts"]["sources"]["positive"].values())
-    content = download(study, "training-set", "won", "sentence-transformers", "lea", ExportOptions()).content
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        written = len(archive.read("won-sentence-transformers/pairs.jsonl").splitlines())
-    assert positives - written == 2, "q0 has the two besides its gold"
-    labels = [each.label for each in page.app.get("download_button")]
-    assert f"Export 3 questions, {positives - 2} of {positives} positives" in labels
-    assert "take in the other positives" in page.text
+    written = []
+    for options in (ExportOptions(), ExportOptions(rows=1)):
+        content = download(study, "training-set", "won", "sentence-transformers", "lea", options).content
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            written.append(len(archive.read("won-sentence-transformers/pairs.jsonl").splitlines()))
+    assert written == [positives, positives - 2], "q0 has the two besides its gold"
+    assert f"Export 3 questions with {positives} positives" in [each.label for each in page.app.get("download_button")]
+    said = export_words(TrainingSet.open(study, "won"), EXPORTS.get("sentence-transformers"), ExportOptions(rows=1))
+    assert said[0] == "Export 3 questions" and "1 row of a file" in said[1]
 
 
 def test_judges_that_are_missing_are_named(study):

@@ -205,8 +205,17 @@ def test_sentence_transformers_files_are_read_by_datasets(study, pairs, written,
     assert read["pairs.jsonl"][0]["positive"] == " [SEP] Oslo is where Ann came into the world."
 
 
-def test_no_anchor_is_twice_in_a_file_of_sentence_transformers(study, pairs, written):
+def test_a_file_of_sentence_transformers_has_a_row_for_every_positive(study, pairs, written):
     folder = written("sentence-transformers", negatives=3)
+    for name, least in (("pairs", 0), ("triplets", 1), ("tuples", 3)):
+        rows = [(row["anchor"], row["positive"]) for row in lines(folder / f"{name}.jsonl")]
+        expected = sum(len(positive(pairs, q)) for q in pairs if len(hard(pairs, q)) >= least)
+        assert len(rows) == len(set(rows)) == expected, name
+    assert "NO_DUPLICATES" in (folder / "README.md").read_text()
+
+
+def test_no_anchor_is_twice_in_a_file_of_one_row_an_anchor(study, pairs, written):
+    folder = written("sentence-transformers", negatives=3, rows=1)
     for path in folder.glob("*.jsonl"):
         anchors = [row["anchor"] for row in lines(path)]
         assert anchors and len(anchors) == len(set(anchors)), path.name

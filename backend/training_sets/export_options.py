@@ -37,7 +37,8 @@ class ExportOptions:
         default=None,
         title="Rows of a question",
         description=(
-            "sentence-transformers: maximum rows of a question, so that no anchor is twice in a batch; default 1"
+            "sentence-transformers: maximum rows of a question; default a row for each positive. With 1, no batch of any "
+            "sampler holds a question twice"
         ),
         ge=1,
     )

@@ -11,7 +11,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training_sets.export_options import ExportOptions
 from blindspot.backend.training_sets.exports import EXPORTS
-from blindspot.backend.training_sets.exports.base import ExportFormat, positives_left_out
+from blindspot.backend.training_sets.exports.base import ExportFormat
 from blindspot.backend.training_sets.training_set import HARD, TrainingSet
 from blindspot.backend.upkeep.downloads import download
 
@@ -42,25 +42,12 @@ def export_form(open_study: Study, training_set: TrainingSet) -> None:
     def archive_content() -> bytes:
         return download(open_study, "training-set", training_set.name, format, by, ExportOptions(**about)).content
 
-    form, options = EXPORTS.get(format), ExportOptions(**about)
-    words, more = export_words(training_set, form, options)
-    if form.rows:
-        made, rows = training_set.manifest["made"], options.rows or form.rows
-        left = _left_out(open_study, training_set, str(training_set.folder), made, rows)
-        positives = sum(training_set.manifest["counts"]["sources"]["positive"].values())
-        if left:
-            words += f", {positives - left:,} of {quantity(positives, 'positive')}"
-            more += " More rows of a question (More settings) take in the other positives."
+    words, more = export_words(training_set, EXPORTS.get(format), ExportOptions(**about))
     with columns[1]:
         file = f"{training_set.name}-{format}.zip"
         st.download_button(words, archive_content, file, key="export-set", on_click="ignore")
     with note:
         show(tag("p", more, cls="convention") if more else "")
-
-
-@st.cache_data(max_entries=16, show_spinner=False)
-def _left_out(_study: Study, _training_set: TrainingSet, folder: str, made: str, rows: int) -> int:
-    return positives_left_out(_study, _training_set, rows)
 
 
 def export_words(training_set: TrainingSet, form: ExportFormat, options: ExportOptions) -> tuple[str, str]:
@@ -71,13 +58,16 @@ def export_words(training_set: TrainingSet, form: ExportFormat, options: ExportO
     counts = training_set.manifest["counts"]
     sources = counts["sources"]
     negatives = {source: n for source, n in sources["negative"].items() if form.has_easy or source in HARD}
-    pairs = quantity(sum(sources["positive"].values()) + sum(negatives.values()), "pair")
+    positives = sum(sources["positive"].values())
+    pairs = quantity(positives + sum(negatives.values()), "pair")
     dropped = sum(sources.get("dropped", {}).values())
     without = f"Without the {quantity(dropped, 'dropped pair')}." if dropped else ""
-    hard, rows = options.negatives or form.negatives, form.rows and (options.rows or form.rows)
+    hard, rows = options.negatives or form.negatives, options.rows if form.has_rows else None
     limits = [f"at most {quantity(hard, 'hard negative')}"] if hard else []
     limits += [f"{'' if limits else 'at most '}{quantity(rows, 'row')} of a file"] if rows else []
     if not limits:
         return f"Export {pairs}", without
     taken = f"Of {pairs}, {' and '.join(limits)} for each question."
-    return f"Export {quantity(counts['questions'], 'question')}", f"{taken} {without}".strip()
+    questions = quantity(counts["questions"], "question")
+    held = questions if rows else f"{questions} with {quantity(positives, 'positive')}"
+    return f"Export {held}", f"{taken} {without}".strip()

@@ -55,8 +55,6 @@ def export(
     options = options or ExportOptions()
     if options.negatives is None:
         options = replace(options, negatives=form.negatives)
-    if options.rows is None:
-        options = replace(options, rows=form.rows)
     options.check()
     target = (
         Path(path) if path is not None else Path(f"{name}-{format}")

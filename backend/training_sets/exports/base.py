@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -15,7 +14,7 @@ from blindspot.backend.core.registry import Registry, instance_check
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.formats.files import open_atomically
 from blindspot.backend.training_sets.export_options import ExportOptions
-from blindspot.backend.training_sets.training_set import PAIRS, Pair, TrainingSet, positives_of
+from blindspot.backend.training_sets.training_set import Pair, TrainingSet, positives_of
 from blindspot.db.records import Passage, Question
 
 _BLOCK = 100  # questions whose texts are read together
@@ -92,7 +91,7 @@ class ExportFormat:
         help: what trainers read it.
         write: takes the folder to write into and the rows; returns the number of rows of each file, and notes.
         negatives: default number of hard negatives of a question; None for all.
-        rows: default number of rows of a question; None for a format whose rows the option does not change.
+        has_rows: whether `ExportOptions.rows` limits the rows of a question.
         has_easy: whether it has random negatives and gold of other questions besides hard negatives.
     """
 
@@ -101,7 +100,7 @@ class ExportFormat:
     help: str
     write: Callable[[Path, ExportRows], tuple[dict[str, int], tuple[str, ...]]]
     negatives: int | None = None
-    rows: int | None = None
+    has_rows: bool = False
     has_easy: bool = True
 
 
@@ -112,17 +111,6 @@ EXPORTS: Registry[ExportFormat] = Registry(
     order=lambda entry: entry.name,
     check=instance_check(ExportFormat),
 )
-
-
-def positives_left_out(study: Study, training_set: TrainingSet, rows: int) -> int:
-    """Return how many positives are in no file of a format that takes so many rows of a question's text."""
-    import pyarrow.parquet as parquet
-
-    found = parquet.read_table(training_set.folder / PAIRS, columns=["question"], filters=[("role", "==", "positive")])
-    positives, texts = Counter(found["question"].to_pylist()), Counter[str]()
-    for question in study.questions.with_ids(positives):
-        texts[question.text] += positives[question.id]
-    return sum(max(count - rows, 0) for count in texts.values())
 
 
 def write_lines(path: Path, records: Iterable[Any]) -> int:

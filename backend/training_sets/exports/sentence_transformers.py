@@ -23,20 +23,21 @@ DEFAULT_NEGATIVES = 4
 def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ...]]:
     """Write the files.
 
-    A text is the anchor of at most `ExportOptions.rows` rows of a file, even if several questions have this text. With
-    one row per anchor, no anchor occurs twice in a batch with any sampler. All n-tuples have the same number of
-    negatives, so questions with fewer hard negatives than `ExportOptions.negatives` are only in the other files.
+    Every positive has a row in each file that takes its question. `ExportOptions.rows` limits the rows of an anchor instead, even if several
+    questions have its text; with one row per anchor, no anchor occurs twice in a batch with any sampler. All n-tuples
+    have the same number of negatives, so questions with fewer hard negatives than `ExportOptions.negatives` are only in
+    the other files.
     """
-    width, cap = rows.options.negatives or 0, rows.options.rows or 1
+    width, cap = rows.options.negatives or 0, rows.options.rows
     left_out_anchors: list[str] = []
     counts = {
         PAIRS: write_lines(folder / PAIRS, _cap_records(_pairs(rows), cap, left_out_anchors)),
-        TRIPLETS: write_lines(folder / TRIPLETS, _cap_records(_triplets(rows), cap)),
+        TRIPLETS: write_lines(folder / TRIPLETS, _cap_records(_triplets(rows, each_once=cap is None), cap)),
         TUPLES: write_lines(folder / TUPLES, _cap_records(_tuples(rows, width), cap)),
     }
     notes = (
         _anchor_note(cap),
-        *left_out_note(len(left_out_anchors), f"pairs of {PAIRS}", f"at most {quantity(cap, 'row')} a question"),
+        *left_out_note(len(left_out_anchors), f"pairs of {PAIRS}", f"at most {quantity(cap or 0, 'row')} a question"),
     )
     notes += left_out_note(
         counts[PAIRS] - counts[TUPLES], f"pairs of {TUPLES}", f"their questions have fewer than {width} hard negatives"
@@ -52,25 +53,26 @@ def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ..
     return counts, notes
 
 
-def _anchor_note(cap: int) -> str:
+def _anchor_note(cap: int | None) -> str:
     if cap == 1:
-        return "every anchor is in one row of a file, so no batch holds an anchor twice (more rows: --rows)"
+        return "every anchor is in one row of a file, so no batch holds an anchor twice"
+    rows = "a row for each of its positives" if cap is None else f"up to {quantity(cap, 'row')} of a file"
     return (
-        f"an anchor is in up to {cap:,} rows of a file: train with `batch_sampler=BatchSamplers.NO_DUPLICATES`, so "
-        "that no batch holds an anchor twice, where its other positives would be its negatives"
+        f"an anchor has {rows}: train with `batch_sampler=BatchSamplers.NO_DUPLICATES`, so that no batch holds an anchor "
+        "twice, where its other positives would be its negatives (one row an anchor: --rows 1)"
     )
 
 
 def _cap_records(
-    records: Iterable[dict[str, Any]], cap: int, left_out_anchors: list[str] | None = None
+    records: Iterable[dict[str, Any]], cap: int | None, left_out_anchors: list[str] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Yield the first `cap` records of each anchor. left_out_anchors: a list to which the anchors of the other records
-    are added.
+    """Yield the first `cap` records of each anchor; all without a cap. left_out_anchors: a list to which the anchors of
+    the other records are added.
     """
     seen: Counter[str] = Counter()
     for record in records:
         seen[record["anchor"]] += 1
-        if seen[record["anchor"]] <= cap:
+        if cap is None or seen[record["anchor"]] <= cap:
             yield record
         elif left_out_anchors is not None:
             left_out_anchors.append(record["anchor"])
@@ -82,12 +84,12 @@ def _pairs(rows: ExportRows) -> Iterator[dict[str, Any]]:
             yield {"anchor": row.question.text, "positive": rows.one_text(passage)}
 
 
-def _triplets(rows: ExportRows) -> Iterator[dict[str, Any]]:
+def _triplets(rows: ExportRows, each_once: bool) -> Iterator[dict[str, Any]]:
     """Yield every positive with every negative of its question. The first rows of a question contain each of its
-    positives once.
+    positives once; with `each_once`, these are all rows.
     """
     for row in rows:
-        for shift in range(len(row.hard)):
+        for shift in range(min(len(row.hard), 1) if each_once else len(row.hard)):
             for number, (_, positive) in enumerate(row.positives):
                 _, negative = row.hard[(number + shift) % len(row.hard)]
                 yield {
@@ -116,7 +118,7 @@ EXPORTS.register(
         "The losses of sentence-transformers, loaded with `datasets`.",
         write,
         negatives=DEFAULT_NEGATIVES,
-        rows=1,
+        has_rows=True,
         has_easy=False,
     )
 )
