@@ -21,11 +21,12 @@ from blindspot.app.components.map.clusters import (
     by_misses,
     lie_apart,
     missed_count,
+    missed_passages,
     missed_questions,
     names_on_map,
     rows_of_runs,
 )
-from blindspot.app.components.map.data import open_map
+from blindspot.app.components.map.data import open_map, points
 from blindspot.app.components.map.figure import (
     COLOURS,
     DARK_GREY,
@@ -55,7 +56,7 @@ from blindspot.backend.maps.colours import (
 )
 from blindspot.backend.maps.edits import clusters_of, rename
 from blindspot.backend.maps.making import make_map
-from blindspot.backend.maps.point_values import cluster_names, facts_of_points, questions_of_cluster
+from blindspot.backend.maps.point_values import cluster_names, facts_of_points
 from blindspot.backend.maps.settings import MapRequest
 from blindspot.backend.retrieval.dense import build_index
 from blindspot.backend.retrieval.retrieve import retrieve
@@ -159,11 +160,8 @@ def test_the_map_names_its_clusters_where_they_do_not_collide(study):
     points = np.asarray(opened.coordinates(0))
     for each in names:
         (id,) = [id for id in state.ids if each.words == shorten(named[id], LONGEST_NAME, placeholder=" …")]
-        asked = [
-            row for row in questions_of_cluster(facts_of_points(opened), state, id) if row < opened.shown_questions
-        ]
-        own = points[asked] if asked else points[opened.shown_questions + state.members(id)]
-        assert [each.x, each.y] in own.tolist(), "at a question of the cluster, or at a passage if it has none"
+        own = points[opened.shown_questions + state.members(id)]
+        assert [each.x, each.y] in own.tolist(), "at a passage of the cluster"
     extent = np.ptp(np.asarray(opened.coordinates(0)), axis=0).max()
     for one, other in combinations(names, 2):
         assert abs(one.x - other.x) > APART[0] * extent or abs(one.y - other.y) > APART[1] * extent
@@ -174,24 +172,32 @@ def test_the_map_names_its_clusters_where_they_do_not_collide(study):
     assert '"name":"place"' in spec.replace(" ", "")
 
 
-def test_questions_lie_apart_by_their_median_distance_to_their_middle(study):
+def test_passages_lie_apart_by_their_median_distance_to_their_middle(study):
     opened = open_map(study, "one")
     state, places = clusters_of(opened), np.asarray(opened.coordinates(0))
-    rows = {id: row for row, id in enumerate(opened.question_ids[: opened.shown_questions])}
     for id in state.ids:
-        missed = [rows[each.id] for each in missed_questions(opened, state, id, "tiny-dev", 5) if each.id in rows]
-        own = places[missed]
-        distances = np.sqrt(((own - own.mean(axis=0)) ** 2).sum(axis=1)) if len(own) > 1 else np.zeros(1)
+        own = places[opened.shown_questions + np.flatnonzero(state.labels == id)]
+        distances = np.sqrt(((own - own.mean(axis=0)) ** 2).sum(axis=1))
         wide = np.median(distances) > WIDE * np.ptp(places, axis=0).max()
-        assert lie_apart(opened, state, id, 0, "tiny-dev", 5) == wide
+        assert lie_apart(opened, state, id, 0) == wide
     figure = json.loads(Page(study.folder, "map", map="one").app.get("plotly_chart")[0].proto.spec)
     written = {each["text"] for each in figure["layout"].get("annotations", ())}
     for id, name in cluster_names(facts_of_points(opened), state).items():
-        if lie_apart(opened, state, id, 0, "tiny-dev", 5):
+        if lie_apart(opened, state, id, 0):
             assert escape(shorten(name, LONGEST_NAME, placeholder=" …"), quote=False) not in written
-    assert ("The questions of the worst cluster lie apart" in Page(study.folder, "map", map="one").text) == lie_apart(
-        opened, state, by_misses(rows_of_runs(opened, state, ["tiny-dev"], 5), "tiny-dev")[0].id, 0, "tiny-dev", 5
-    )
+    worst = by_misses(rows_of_runs(opened, state, ["tiny-dev"], 5), "tiny-dev")[0].id
+    text = Page(study.folder, "map", map="one").text
+    assert ("The passages of the worst cluster lie apart" in text) == lie_apart(opened, state, worst, 0)
+    missed = {each.id for each in missed_questions(opened, state, worst, "tiny-dev", 5)}
+    facts = facts_of_points(opened)
+    ringed = missed_passages(opened, points(opened), state, worst, "tiny-dev", 5)
+    assert ringed == {
+        points(opened).ids[opened.shown_questions + place]
+        for number, question in enumerate(facts.questions)
+        for place in facts.positives[number]
+        if question.id in missed and state.labels[place] == worst
+    }
+    assert ringed, "the worst cluster has a missed passage"
 
 
 def test_the_worst_clusters_come_first_beside_the_map_and_in_the_table(study):
@@ -255,8 +261,8 @@ def test_one_map_shows_what_two_runs_find_of_the_same_questions(study, tmp_path)
     assert len(listed) == int(count) and not tiny.intersection(listed)
     assert opened.next_step()[1] == f"question?question={listed[0]}&a=tiny-dev&b=other-dev&k=5"
     alone = Page(both.folder, "map", map="two").app.get("plotly_chart")[0].proto.spec
-    assert "fixed" not in alone and "missed in the cluster" in alone and name[1:-1] in alone, (
-        "the missed questions of the named cluster have rings"
+    assert "fixed" not in alone and "positive of a missed question, cluster" in alone and name[1:-1] in alone, (
+        "the positives of the missed questions have rings"
     )
 
 

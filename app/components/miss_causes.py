@@ -166,13 +166,16 @@ def _in_sentence(title: str) -> str:
 
 def _run_sentence(side: Side, name: str, causes: RunCauses, figures: Mapping[Cause, str] | None, is_told: bool) -> Html:
     """The causes of a run's miss: in one line, or with their figures one below the other. is_told: a sentence before has
-    given a reason, which is none of the causes unless it is a namesake.
+    given a reason; if it is a namesake, it is not given again.
     """
-    if not causes.missed[0]:
-        return Html("")
     present = [cause for cause in ORDER if causes.has_cause(cause)[0]]
+    is_named = is_told and Cause.NEAR_NAMESAKE in present
+    if is_named:
+        present.remove(Cause.NEAR_NAMESAKE)
+    if not causes.missed[0] or (is_named and not present):
+        return Html("")
     terms = [term(_in_sentence(CAUSES[cause].title), CAUSES[cause].rule) for cause in present]
-    also = ", also" if is_told and present and Cause.NEAR_NAMESAKE not in present else ""
+    also = ", also" if is_told and present else ""
     missed = span(f"misses it in the top {causes.k}{also}: ", cls="soft")
     head = (letter(side), " ", name, " ", missed)
     if figures is None or not present:

@@ -41,14 +41,13 @@ from blindspot.backend.maps.colours import (
 )
 from blindspot.backend.maps.edits import Clusters, clusters_of
 from blindspot.backend.maps.point_values import cluster_names
-from blindspot.backend.maps.selection import QUESTION
 from blindspot.backend.maps.stored import Map, maps_of
 from blindspot.backend.text.number_words import quantity
 from blindspot.backend.upkeep.study_path import NextStep
 from blindspot.db.question_table import rows_of
 
 NO_RUN = "no other run"
-APART = "The questions of the worst cluster lie apart: clusters are found among the vectors, not in the picture. "
+APART = "The passages of the worst cluster lie apart: clusters are found among the vectors, not in the picture. "
 
 
 def page() -> None:
@@ -291,12 +290,11 @@ def _picture(
                 ringed, rings, note = _ringed_points(map, shown, state, cluster, saved), "", ""
                 run, k = colouring.run_of_misses, colouring.k
                 if not ringed and run and (worst := clusters.most_missed(rows, run)) is not None:
-                    if clusters.lie_apart(map, state, worst.id, view, run, k):
+                    if clusters.lie_apart(map, state, worst.id, view):
                         note = APART
                     else:
-                        missed = clusters.missed_questions(map, state, worst.id, run, k)
-                        ringed = frozenset(QUESTION + each.id for each in missed)
-                        rings = f"missed in the cluster “{worst.name}”"
+                        ringed = clusters.missed_passages(map, shown, state, worst.id, run, k)
+                        rings = f"positive of a missed question, cluster “{worst.name}”"
                 names = _names(map, state, rows, colouring, view)
                 _plot(map, shown, state, colouring, view, Marks(ringed, rings, names, note))
             show(warnings(map, len(selectable(len(map)))))
@@ -317,20 +315,18 @@ def _names(
     view: int,
 ) -> tuple[PlaceName, ...]:
     """Return the names on the map: of the open cluster and those with the most misses, else of the largest. A cluster
-    whose questions lie apart has none, because it would be untrue at one place.
+    whose passages lie apart has none, because it would be untrue at one place.
     """
-    run, k, cluster = colouring.run_of_misses, colouring.k, _open_cluster(state)
+    run, cluster = colouring.run_of_misses, _open_cluster(state)
     if run is None or clusters.most_missed(rows, run) is None:
-        largest = [id for id in state.ids if not clusters.lie_apart(map, state, id, view, None, k)]
+        largest = [id for id in state.ids if not clusters.lie_apart(map, state, id, view)]
         return clusters.names_on_map(map, state, view, largest)
     most = [row.id for row in clusters.by_misses(rows, run) if clusters.missed_count(row, run)]
     together = [
-        id
-        for id in most[: clusters.NAMES_OF_MISSES]
-        if id != cluster and not clusters.lie_apart(map, state, id, view, run, k)
+        id for id in most[: clusters.NAMES_OF_MISSES] if id != cluster and not clusters.lie_apart(map, state, id, view)
     ]
     ids = [*([] if cluster is None else [cluster]), *together[: clusters.NAMES_OF_MISSES - (cluster is not None)]]
-    return clusters.names_on_map(map, state, view, ids, run, k, cluster)
+    return clusters.names_on_map(map, state, view, ids)
 
 
 def _selection_panel(

@@ -97,19 +97,9 @@ def _question_step(comparison: Compare, runs: set[str]) -> DemoStep:
         "question",
         title,
         "ready",
-        f"“{question.text}” {RUNS['bm25']} ranks a passage with the answer first; {BEFORE} has none in its first {HEADLINE_K}."
-        + _reason_sentence(comparison(RUNS["bm25"], BEFORE), question),
+        f"“{question.text}” {RUNS['bm25']} ranks a passage with the answer first; {BEFORE} has none in its first {HEADLINE_K}.",
         question.id,
     )
-
-
-def _reason_sentence(comparison: Comparison, question: Question) -> str:
-    """Return a sentence that the gold passage is about several subjects, if its title is not the question's subject."""
-    first = int(np.asarray(comparison.run_a.run.hits.ordinals[comparison.rows_a[comparison.rows[question.id]]])[0])
-    (passage,) = comparison.run_a.study.corpus.passages([first])
-    if passage.id not in question.gold or passage.title == question.subject:
-        return ""
-    return f" That passage, “{passage.title}”, is about several subjects, and one vector stands for all of them."
 
 
 def example_question(comparison: Comparison) -> Question | None:

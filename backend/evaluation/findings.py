@@ -128,9 +128,11 @@ def _frequency_findings(points: list[FrequencyPoint], names: tuple[str, str]) ->
         if change.low <= 0 <= change.high:
             continue
         bottom, beside, top, beside_top = (each.percent[0] for each in (low, low_beside, high, high_beside))
+        steady = independent_difference(high_beside, low_beside)
+        is_level = (steady.low or 0.0) <= 0 <= (steady.high or 0.0)
         sentence = (
-            f"{there[0].upper()}{there[1:]}, {name} answers {bottom:.0f}% and {other} {beside:.0f}%; "
-            f"{elsewhere.replace('the subject', 'it', 1)}, {top:.0f}% and {beside_top:.0f}%."
+            f"{name} answers {bottom:.0f}% {there} and {top:.0f}% {elsewhere.replace('the subject', 'it', 1)}; {other} "
+            f"{beside:.0f}% and {beside_top:.0f}%{', a change that is not established' if is_level else ''}."
         )
         return [RunFinding("frequency", sentence)]
     sentence = f"Neither run differs reliably between subjects {elsewhere} and subjects {there}."

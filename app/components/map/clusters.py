@@ -51,33 +51,22 @@ NAMES_OF_MISSES = 3  # names on the map where its colours show what a run misses
 LONGEST_NAME = 32  # characters of a name on the map
 APART = (0.45, 0.09)  # least distance of two names, beside and below each other, as a share of the map
 PARTS = 12  # the map's extent is cut into so many parts, across and down, of which a name looks for the fullest
-WIDE = 0.15  # questions lie apart if their median distance to their middle is above this share of the map's extent
+WIDE = 0.15  # passages lie apart if their median distance to their middle is above this share of the map's extent
 
 
-def names_on_map(
-    map: Map,
-    clusters: Clusters,
-    view: int,
-    only: Sequence[int] | None = None,
-    run: str | None = None,
-    k: int = 1,
-    opened: int | None = None,
-) -> tuple[PlaceName, ...]:
-    """Return the names of the largest clusters, leaving out those that would lie over another's.
+def names_on_map(map: Map, clusters: Clusters, view: int, only: Sequence[int] | None = None) -> tuple[PlaceName, ...]:
+    """Return the names of the largest clusters, each where its passages are densest, leaving out those that would lie
+    over another's.
 
     Args:
         only: the clusters to name instead, in this order.
-        run: the run whose misses in the top k have the names; by default all questions of a cluster.
-        opened: the open cluster, whose passages have rings and so its name.
     """
     places = np.asarray(map.coordinates(view))
     extent = _extent(places)
     names = cluster_names(known_of(map), clusters)
     shown: list[PlaceName] = []
     for id in clusters.ids if only is None else only:
-        passages = places[map.shown_questions + clusters.members(id)]
-        own = passages if id == opened else places[_rows_to_name(map, clusters, id, run, k)]
-        x, y = _densest(own if len(own) else passages, places)
+        x, y = _densest(places[map.shown_questions + clusters.members(id)], places)
         is_free = all(abs(x - each.x) > APART[0] * extent or abs(y - each.y) > APART[1] * extent for each in shown)
         if is_free and len(shown) < NAMES_SHOWN:
             shown.append(PlaceName(shorten(names[id], LONGEST_NAME, placeholder=" …"), x, y))
@@ -97,26 +86,22 @@ def _densest(own: np.ndarray, places: np.ndarray) -> tuple[float, float]:
     return x, y
 
 
-def _rows_to_name(map: Map, clusters: Clusters, id: int, run: str | None, k: int) -> list[int]:
-    """Return the rows on the map of the questions of a cluster that a run misses, or of all its questions."""
-    missed = _missed_rows(map, clusters, id, run, k) if run is not None else []
-    return missed or [row for row in questions_of_cluster(known_of(map), clusters, id) if row < map.shown_questions]
-
-
-def _missed_rows(map: Map, clusters: Clusters, id: int, run: str, k: int) -> list[int]:
-    """Return the rows on the map of the questions of a cluster that a run misses."""
-    missed = {question.id for question in missed_questions(map, clusters, id, run, k)}
-    return [row for row, question in enumerate(known_of(map).questions[: map.shown_questions]) if question.id in missed]
-
-
-def lie_apart(map: Map, clusters: Clusters, id: int, view: int, run: str | None, k: int) -> bool:
-    """Whether the questions of a cluster that a run misses, or all without a run, are spread over the map (see WIDE)."""
+def lie_apart(map: Map, clusters: Clusters, id: int, view: int) -> bool:
+    """Whether the passages of a cluster are spread over the map (see WIDE)."""
     places = np.asarray(map.coordinates(view))
-    rows = _rows_to_name(map, clusters, id, None, k) if run is None else _missed_rows(map, clusters, id, run, k)
-    own = places[rows]
-    if len(own) < 2:
-        return False
+    own = places[map.shown_questions + clusters.members(id)]
     return float(np.median(np.linalg.norm(own - own.mean(axis=0), axis=1))) > WIDE * _extent(places)
+
+
+def missed_passages(map: Map, points: MapPoints, clusters: Clusters, id: int, run: str, k: int) -> frozenset[str]:
+    """Return the ids of the points of a cluster's passages that are positives of a question that a run misses."""
+    known = known_of(map)
+    missed = {question.id for question in missed_questions(map, clusters, id, run, k)}
+    return frozenset(
+        points.ids[map.shown_questions + place]
+        for place in clusters.members(id).tolist()
+        if any(known.questions[number].id in missed for number in known.questions_by_passage.get(place, ()))
+    )
 
 
 def missed_count(row: ClusterRow, run: str) -> int:

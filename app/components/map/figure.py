@@ -23,7 +23,7 @@ from blindspot.backend.maps.point_values import categories
 from blindspot.backend.maps.stored import Map
 
 SELECTABLE = 20_000
-RINGS_ON_PHONES = "missed in the worst cluster"  # what `link.js` writes in a narrow legend
+RINGS_ON_PHONES = "positive of a missed question, worst cluster"  # what `link.js` writes in a narrow legend
 EDGE = 0.3  # share of the map at either side where a name grows inwards, so that a narrow window shows all of it
 OTHERS = "other"
 GREY, DARK_GREY = "#78828c", "#626a72"
@@ -166,7 +166,9 @@ def map_figure(
                 is_first = not any(trace.get("legendgroup") == style.name for trace in traces)
                 traces.append(_trace(places[shown[rows]], [ids[i] for i in shown[rows]], texts, style, is_first))
     if highlighted_ids:
-        traces.append(_rings(places[[i for i, id in enumerate(ids) if id in highlighted_ids]], question_size + 4))
+        marked = np.array([i for i, id in enumerate(ids) if id in highlighted_ids])
+        sizes = np.where(marked < map.shown_questions, question_size, passage_size) + 4
+        traces.append(_rings(places[marked], sizes))
     result = Figure(traces)
     _lay_out(result, map)
     for axis, ends in (("xaxis", places[:, 0]), ("yaxis", places[:, 1])):
@@ -231,7 +233,7 @@ def _trace(
     }
 
 
-def _rings(coordinates: np.ndarray, size: int) -> dict[str, Any]:
+def _rings(coordinates: np.ndarray, sizes: np.ndarray) -> dict[str, Any]:
     """Rings above all points. Without ids, and without hovering, they let clicks through and are in no selection."""
     return {
         "type": "scattergl",
@@ -242,7 +244,7 @@ def _rings(coordinates: np.ndarray, size: int) -> dict[str, Any]:
         "showlegend": False,
         "name": "marked",
         "legendrank": 1,  # last in the legend, whose order is reversed
-        "marker": {"color": "#e0218a", "symbol": "circle-open", "size": size, "line": {"width": 1.5}},
+        "marker": {"color": "#e0218a", "symbol": "circle-open", "size": sizes.tolist(), "line": {"width": 1.5}},
         "unselected": {"marker": {"opacity": 1}},
     }
 
