@@ -174,10 +174,7 @@ def test_the_question_shown_is_answered_first_by_bm25_alone(small_demo):
     assert compared.first_ranks_a[row] == 1 and not 1 <= compared.first_ranks_b[row] <= 5
     (first,) = small_demo.corpus.passages([int(compared.run_a.run.hits.ordinals[compared.rows_a[row]][0])])
     assert first.id in question.gold, "no chance match"
-    assert (
-        first.title.startswith("Short notices")
-        and f"“{first.title}”, is about several" in demo_steps(small_demo)[1].sentence
-    )
+    assert first.title.startswith("Short notices"), "a passage about several subjects"
     only_a = (compared.first_ranks_a == 1) & ~success_from_ranks(compared.first_ranks_b, 5)
     assert compared.frequency[row] <= sorted(compared.frequency[only_a])[len(compared.frequency[only_a]) // 2]
 
