@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import parse_qsl
 
 import pytest
 
@@ -86,12 +87,24 @@ def ends(plus, minus, n):
     return f"{low:+.1f} to {high:+.1f}".replace("-", "−")
 
 
+def by_relation(study, **parameters) -> Page:
+    return Page(study.folder, "relations", runs="alpha,beta", **parameters)
+
+
 def test_accuracy_by_relation_reads_as_words(study):
-    page = compare(study)
-    assert (
-        row(page, "place of birth (P19)") == f"place of birth (P19) 3 100.0 66.7 A +33.3 {ends(1, 0, 3)} 1.000 2 1 0 0"
+    page = by_relation(study)
+    shown = row(page, "place of birth (P19)")
+    assert shown.startswith(f"place of birth (P19) 3 100.0 66.7 A +33.3 {ends(1, 0, 3)} 1 0 1.000"), shown
+    assert row(page, "author (P50)").startswith(f"author (P50) 4 50.0 50.0 0.0 {ends(1, 1, 4)} 1 1 1.000")
+
+
+def test_compare_leads_to_its_runs_by_relation(study):
+    assert "relations?runs=alpha%2Cbeta&k=5" in compare(study, k=5).links()
+    assert any(
+        "view=frequency" not in each and "measure=mrr" in each
+        for each in compare(study, measure="mrr").links()
+        if each.startswith("relations")
     )
-    assert row(page, "author (P50)") == f"author (P50) 4 50.0 50.0 0.0 {ends(1, 1, 4)} 1.000 1 1 1 1"
 
 
 def test_another_measure_fills_the_tables_and_the_conclusion(study):
@@ -101,22 +114,18 @@ def test_another_measure_fills_the_tables_and_the_conclusion(study):
     both = made.figures_at[5]
     assert "MRR@k, %" in page.text and significance_sentence(both, 4) in page.text
     assert f"either run {100 * made.figures_at[1].oracle.value:.1f}" in row(page, "either run")
-    assert row(page, "place of birth (P19)").startswith(
+    assert row(by_relation(study, measure="mrr", k=5), "place of birth (P19)").startswith(
         f"place of birth (P19) 3 {100 * made.groups['P19'].a.value:.1f} {100 * made.groups['P19'].b.value:.1f}"
     )
     assert f"{100 * both.a.value:.1f}" in page.text and any("measure=mrr" in link for link in page.links())
     assert "Success@k, %" in compare(study, measure="ndcg").text, "nDCG is unknown by answers"
 
 
-def test_a_sentence_above_the_relations_says_if_none_is_certain(study):
-    page = compare(study, k=5)
-    assert "After correction for 2 relations none is established." in page.text
-    assert "frequency groups none is established" in compare(study, k=5, groups="bucket").text
+def test_narrow_windows_leave_columns_out_and_show_them_on_demand(study):
+    page = by_relation(study, k=5)
     wide = page.part('<th [^>]*class="wide".*?</th>')
-    assert wide[-6:] == ["n", "p (Holm, 2 relations)", "both", "only A", "only B", "none"], (
-        "narrow windows leave out these columns"
-    )
-    assert page.part("<summary>All columns</summary>"), "and show them on demand"
+    assert wide == ["n", "A alpha @5", "B beta @5", "only A", "only B", "p (Holm)"]
+    assert page.part("<summary>All columns</summary>")
     assert "All columns" not in scrolling(tag("table", tag("tr", tag("td", "1")), cls="wider"))
 
 
@@ -132,29 +141,33 @@ def test_next_leads_to_the_questions_that_only_the_better_of_these_runs_answers(
 
 
 def test_groups_by_bucket_and_every_count_opens_its_questions(study):
-    page = compare(study, groups="bucket")
-    assert row(page, "10-29 mentions").startswith("10-29 mentions 2 100.0 50.0 A +50.0")
-    opened = [link for link in page.links() if "cell=only_a" in link and "bucket=10-29" in link]
-    assert opened
-    assert set(listed(compare(study, cell="only_a", bucket="10-29 mentions", groups="bucket"))) == {"q1"}
+    page = by_relation(study, view="frequency")
+    assert re.match(r"10.29 2 100\.0 [\d.–]+ 50\.0 [\d.–]+ A \+50\.0", row(page, "10"))
+    opened = [link for link in page.links() if "cell=only_a" in link and "frequency" in link]
+    (address,) = [each for each in opened if "10" in each]
+    asked = dict(parse_qsl(address.partition("?")[2]))
+    assert set(listed(compare(study, **asked))) == {"q1"}
+    assert set(listed(compare(study, cell="only_a", bucket="10-29 mentions"))) == {"q1"}
     assert set(listed(compare(study, bucket="frequency unknown"))) == {"q5"}
 
 
 def test_the_page_says_what_the_command_says(study):
-    """Page and command show the same figures: every cell of the command's tables is on the page."""
+    """Pages and command show the same figures: every cell of the command's tables is on Compare or Relations."""
     made = compare_with(study, "alpha", "beta", ComparisonOptions(k=5, by="relation"))
     page = compare(study, k=5)
     _, low, high = made.figures_at[5].difference.estimate.percent
     assert f"(95%: {signed_ends(low, high)})" in page.text and f"{signed_ends(low, high)} points" in made.conclusion
     tests = int(re.search(r"for (\d+) tests", made.conclusion)[1])
     assert significance_sentence(made.figures_at[5], tests) in page.text and made.reservation in page.text
+    grouped = by_relation(study, k=5)
     for name, both in made.groups.items():
         estimate, flips = both.difference.estimate, both.flips
-        shown = row(page, relation_label(name)).removeprefix(relation_label(name)).split()
+        shown = row(grouped, relation_label(name)).removeprefix(relation_label(name)).split()
         assert shown[:3] == [f"{both.n:,}", f"{100 * both.a.value:.1f}", f"{100 * both.b.value:.1f}"]
         interval = signed_ends(100 * estimate.low, 100 * estimate.high)
-        assert f"{interval} {both.difference.p_adjusted:.3f}" in " ".join(shown)
-        assert shown[-4:] == [str(count) for count in (flips.both, flips.only_a, flips.only_b, flips.neither)]
+        assert f"{interval} {flips.only_a} {flips.only_b} {both.difference.p_adjusted:.3f}" in " ".join(shown)
+        in_relation = cells(compare(study, k=5, relation=name))
+        assert in_relation == {cell: str(getattr(flips, cell)) for cell in in_relation}
     for k, both in made.figures_at.items():
         low, high = 100 * both.difference.estimate.low, 100 * both.difference.estimate.high
         assert signed_ends(low, high) in row(page, "ahead"), k
@@ -257,10 +270,9 @@ def test_labels_correct_the_figures(tmp_path):
 
 def test_the_interval_is_that_of_the_run_that_is_ahead(tmp_path):
     study = hand_made_study(tmp_path / "s")
-    page = Page(study.folder, "compare", a="beta", b="alpha", k=5)
-    assert (
-        row(page, "place of birth (P19)") == f"place of birth (P19) 3 66.7 100.0 B +33.3 {ends(1, 0, 3)} 1.000 2 0 1 0"
-    )
+    page = Page(study.folder, "relations", runs="beta,alpha", k=5)
+    shown = row(page, "place of birth (P19)")
+    assert shown.startswith(f"place of birth (P19) 3 66.7 100.0 B +33.3 {ends(1, 0, 3)} 0 1 1.000"), shown
 
 
 def test_a_random_sample_for_both_runs_is_one_button(study, tmp_path, monkeypatch):

@@ -96,7 +96,9 @@ def test_relations_over_three_runs(study):
     assert line.startswith("place of birth (P19) 3 100.0 66.7 100.0 A +33.3"), "first the chosen k and the difference"
     assert line.endswith(" 66.7 66.7 66.7"), "then the other k"
     (heads,) = page.part("<thead>.*?</thead>")
-    assert heads.startswith("relation n A alpha @5 B beta @5 short @5 ahead p (Holm) A − B, points"), heads
+    assert heads.startswith("relation n A alpha @5 B beta @5 short @5 ahead only A only B p (Holm) A − B, points"), (
+        heads
+    )
     assert '<details class="all-columns deep">' in page.html, "the other k are shown on demand"
     assert "Pale: p above 0.05 or fewer than 30 facts." in page.text
     assert "Not directly comparable" not in page.text, "the runs are not 20 deep"
@@ -135,7 +137,7 @@ def test_relations_along_frequency(study):
     mass = relations(study, runs="alpha,beta", view="frequency", k=5, buckets="cut")
     assert "Eight groups of about equal cumulative frequency" in mass.text
     assert "times the subject is mentioned in the question files" in str(page.app.get("plotly_chart")[0].proto)
-    assert page.part("<thead>.*?</thead>")[0].endswith("ahead"), "the better run's lead"
+    assert page.part("<thead>.*?</thead>")[0].endswith("ahead only A only B"), "the better run's lead"
     assert relations(study, runs="alpha", view="frequency").app.get("plotly_chart")
 
 

@@ -295,8 +295,11 @@ def test_a_line_leaves_out_groups_of_fewer_than_five_facts():
     figure = curve_plot(curves, ["one", "two"])
     drawn = [(trace.mode, len(trace.x), trace.showlegend) for trace in figure.data[::2]]
     assert drawn == 2 * [("lines+markers", 2, True), ("markers", 1, False)]
-    assert list(figure.layout.xaxis.ticktext) == ["≤1<br>80<br>40", "2–3<br>8<br>4", "4–9<br>10<br>5"]
-    assert "below: questions, facts" in figure.layout.xaxis.title.text
+    assert list(figure.layout.xaxis.ticktext) == [
+        "≤1<br>n 80<br>40 facts",
+        "2–3<br>n 8<br>4 facts",
+        "4–9<br>n 10<br>5 facts",
+    ]
     beside = [trace.x[0] for trace in figure.data[::4]]
     assert beside[0] < beside[1], "the points of a group stand beside each other"
 

@@ -142,15 +142,15 @@ def test_the_page_begins_with_its_title_examples_and_the_passages_that_are_retri
     ids = re.findall(r'<span class="soft id">(.*?)</span>', page.html)
     shown = study.corpus.ordinals(ids)
     kept = dict(zip(rows.tolist(), counts.tolist(), strict=True))
-    assert page.part("<h1.*?</h1>") == ["Find a passage, question or note"] and "data-to-search" in page.html
+    assert page.part("<h2.*?</h2>") == ["The passages that alpha retrieves for the most questions"]
+    assert "data-to-search" in page.html
     most = shown[ids[0]]
     (title,) = [each.title for each in study.corpus.passages([most])]
     gold = len(study.questions.questions_by_gold([each.id for each in study.corpus.passages([most])]))
-    assert not gold and page.part("<h2.*?</h2>") == [
+    assert not gold and page.part("<h1.*?</h1>") == [
         f"{title} is in alpha's top {hits.shape[1]} for {kept[most]} of {quantity(len(hits), 'question')} "
         f"({100 * kept[most] / len(hits):.1f}%) and is gold for none"
     ]
-    assert "The passages that alpha retrieves for the most questions." in page.text
     row = page.part("<tbody><tr>.*?</tr>")[0]
     assert f"{kept[most]} questions" in row and "none" in row and "wide" not in row, (
         "nothing is hidden where it is narrow"
@@ -187,7 +187,7 @@ def test_the_page_escapes_what_it_shows_and_links_to_questions(study):
     assert '<mark class="word">Before</mark>' in page.html
     assert "question?question=q6" in page.links(), "the question whose gold the passage is"
     assert "1 passage mentions ansver6 before" in page.text, "the answer is the title"
-    assert "Find a passage, question or note" in Page(study.folder, "find").text
+    assert "Find a passage, question or note" in Page(study.folder, "find", place="questions").text
     assert "No question mentions nowhere" in Page(study.folder, "find", words="nowhere", place="questions").text
     assert 'data-key="/"' in page.html, "the key / leads here from every page"
 

@@ -9,6 +9,7 @@ import re
 import numpy as np
 import pytest
 
+from blindspot.app.components.readings import _by_group
 from blindspot.backend.core.manifest import write_manifest
 from blindspot.backend.reader.examples import run_hash
 from blindspot.backend.reader.reading import Reading
@@ -69,8 +70,16 @@ def test_compare_shows_exact_match_by_k_and_relation(study):
         re.search(r"place of birth \(P19\) 3 100\.0 33\.3 A \+66\.7", shown) and "author (P50) 4 25.0 25.0 0.0" in shown
     )
     assert "bucket" not in shown
-    by_bucket = panel(Page(study.folder, "compare", a="alpha", b="beta", k=5, groups="bucket"))
-    assert "10-29 mentions 2 100.0 0.0" in by_bucket
+
+
+def test_exact_match_by_frequency(study):
+    """As Compare shows it where no question has a relation."""
+    made = {
+        side: measure_reading(study, Reading.open(study, name, "tiny"))
+        for side, name in (("a", "alpha"), ("b", "beta"))
+    }
+    shown = re.sub("<[^>]+>", " ", str(_by_group(made, 5, set(made["a"].row_of), "bucket")))
+    assert "10-29 mentions 2 100.0 0.0" in " ".join(shown.split())
 
 
 def test_compare_follows_the_filters_and_says_who_was_not_read(study):

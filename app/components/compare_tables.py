@@ -1,44 +1,34 @@
-"""The tables of Compare: accuracy at k, accuracy by group, and the two-by-two table of which run finds a relevant
-passage.
-"""
+"""The tables of Compare: accuracy at k, and the two-by-two table of which run finds a relevant passage."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Sequence
 
 import numpy as np
 
 from blindspot.analysis import flips
 from blindspot.analysis.accuracy import Estimate, mean
-from blindspot.analysis.buckets import FEW, bucket_order
-from blindspot.analysis.relations import relation_order
 from blindspot.analysis.significance import Difference
-from blindspot.app import url
 from blindspot.app.components.marks import (
     INTERVAL,
-    bucket_name,
-    grouping,
     letter,
-    n_figure,
     pale_note,
     percent,
     percentage,
-    relation_label,
     success_head,
 )
-from blindspot.app.markup import Html, div, join, link, span, table, table_head, tag, term
+from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.app.runs import retriever_label
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
 from blindspot.backend.core.result_table import signed_ends, signed_number, stated_interval
-from blindspot.backend.core.units import count_with_units, n_cell
-from blindspot.backend.evaluation.comparison import KS, SURE, MeasuredRun, Overall, PairedFigures, by_group, overall
+from blindspot.backend.core.units import count_with_units
+from blindspot.backend.evaluation.comparison import KS, SURE, MeasuredRun, Overall, overall
 from blindspot.backend.evaluation.comparison_words import p_words, significance_sentence, where_words
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, by_results
-from blindspot.backend.text.number_words import noun_form, quantity
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.question_table import rows_among, take
 
 
@@ -233,81 +223,10 @@ def flip_table(comparison: Comparison, selection: Selection, subset: np.ndarray)
     return tag("table", tag("thead", head), tag("tbody", *lines), cls="flips")
 
 
-Grouping = Literal["relation", "bucket"]
 _HAS_PALE = re.compile(r'class="(?:[^"]* )?(?:unsure|few)[ "]')
 _HAS_WIDE = re.compile(r'<t[hdr] (?:[^>]* )?class="(?:[^"]* )?wide[ "]')
 
 
-def group_table(comparison: Comparison, selection: Selection, subset: np.ndarray, group_kind: Grouping) -> Html:
-    """Success@k, its difference and the two-by-two counts by relation or bucket.
-
-    A click on a group filters the page by the group; a click on a count shows the questions behind it.
-    """
-    measure, found = MEASURES.get(selection.measure), _group_figures(comparison, selection, subset, group_kind)
-    names = sorted(found, key=relation_order if group_kind == "relation" else bucket_order)
-    if group_kind == "relation":
-        whole = _overall_figures(comparison, selection, subset).figures_at[selection.k].difference.estimate.value
-        lead = -1 if (whole or 0.0) < 0 else 1  # the run ahead leads the table
-        names.sort(key=lambda name: -lead * (found[name].difference.estimate.value or 0.0))
-    head = table_head(
-        grouping(group_kind),
-        tag("th", "n", title=f"Questions of this {grouping(group_kind)}", scope="col", cls="wide"),
-        tag("th", letter("a"), f" @{selection.k}", title=measure.title_at(selection.k), scope="col"),
-        tag("th", letter("b"), f" @{selection.k}", title=measure.title_at(selection.k), scope="col"),
-        tag("th", "ahead", title=GAIN, scope="col"),
-        tag(
-            "th",
-            term(
-                join(
-                    "p (Holm, ",
-                    tag("br"),
-                    f"{quantity(len(found), 'relation' if group_kind == 'relation' else 'group')})",
-                ),
-                HOLM,
-            ),
-            scope="col",
-            cls="wide",
-        ),
-        *(
-            tag("th", words, title=f"Number of questions: {said}", scope="col", cls="wide")
-            for words, said in FLIP_HEADS.values()
-        ),
-    )
-    lines = [_group_line(name, found[name], selection, group_kind) for name in names]
-    return table(head, lines, "figures groups sortable")
-
-
-def no_group_differs(comparison: Comparison, selection: Selection, subset: np.ndarray, group_kind: Grouping) -> str:
-    """Return a sentence that says so if the runs do not differ significantly in any group; else ""."""
-    found = _group_figures(comparison, selection, subset, group_kind)
-    if not found or any(each.difference.p_shown <= SURE for each in found.values()):
-        return ""
-    intervals = (each.difference.estimate for each in found.values())
-    alone = sum((each.low or 0.0) > 0 or (each.high or 0.0) < 0 for each in intervals)
-    excludes = f"{quantity(alone, 'interval')} {noun_form(alone, 'excludes', 'exclude')} 0 on {noun_form(alone, 'its', 'their')} own"
-    return f"After correction for {_counted(found, group_kind)} none is established{f'; {excludes}' if alone else ''}."
-
-
-def _counted(found: Mapping[str, PairedFigures], group_kind: Grouping) -> str:
-    """Return for how many groups the p values are adjusted, such as "24 relations"."""
-    return quantity(len(found), grouping(group_kind))
-
-
-def _group_figures(
-    comparison: Comparison, selection: Selection, subset: np.ndarray, group_kind: Grouping
-) -> dict[str, PairedFigures]:
-    members = {name: rows[subset[rows]] for name, rows in comparison.groups(group_kind).items()}
-    if group_kind == "relation":
-        members[""] = np.flatnonzero(subset & (comparison.relations == ""))
-    return by_group(comparison, selection.k, members, measure=MEASURES.get(selection.measure))
-
-
-FLIP_HEADS = {
-    "both": ("both", "both find"),
-    "only_a": (join("only ", letter("a")), "only A finds"),
-    "only_b": (join("only ", letter("b")), "only B finds"),
-    "neither": ("none", "neither finds"),
-}
 ORACLE = "Oracle: success if either of the two lists has a relevant passage: the best that choosing between A and B per question can reach."
 GAIN = (
     "The better run, and its lead in percentage points. Small print: paired 95% interval of the "
@@ -318,11 +237,6 @@ MACRO = (
     "Macro: difference of the averages (each relation has the same weight); the interval is over the questions "
     "within each relation."
 )
-HOLM = "p value of the paired sign-flip test, Holm-adjusted for the number of rows"
-
-
-def _grouping(grouping: str) -> dict[str, str]:
-    return {} if grouping == "relation" else {"groups": grouping}
 
 
 def lead(estimate: Estimate) -> tuple[str, str]:
@@ -353,61 +267,6 @@ def gain(difference: Difference) -> Html:
         span(shown, cls="interval"),
         title=message,
         cls="figure difference" + (" unsure" if p > SURE else ""),
-    )
-
-
-def _group_line(name: str, paired_figures: PairedFigures, selection: Selection, grouping: str) -> Html:
-    now = selection.relation if grouping == "relation" else selection.bucket
-    chosen = now == name and name != ""
-    more = _grouping(grouping)
-
-    def group_link(label: object, cell: str, value: str, focus: str, title: str, **attributes: object) -> Html:
-        address = url.href(url.COMPARE, selection.parameters(page=1, cell=cell, **{grouping: value}) | more)
-        return link(label, address, data_focus=f"{focus}-{name}", title=title, **attributes)
-
-    label, words = (
-        (relation_label(name), "relation") if grouping == "relation" else (bucket_name(name), "frequency group")
-    )
-    title = f"Show all {words}s" if chosen else f"Show only the questions of this {words}"
-    head = (
-        group_link(
-            label, selection.cell, "" if chosen else name, grouping, title, aria_current="true" if chosen else None
-        )
-        if name
-        else label
-    )
-    p = paired_figures.difference.p_shown
-
-    def flip_count(cell: str) -> Html:
-        count = getattr(paired_figures.flips, cell)
-        if not count or not name:
-            return Html(f"{count:,}")
-        return group_link(
-            f"{count:,}",
-            cell,
-            name,
-            f"flip-{cell}",
-            f"Show {quantity(count, 'question')} of {label}: {FLIP_HEADS[cell][1]}",
-        )
-
-    return tag(
-        "tr",
-        tag("th", head, scope="row", data_n=f"n {n_cell(paired_figures.n, paired_figures.units, paired_figures.unit)}"),
-        tag("td", n_figure(paired_figures.n, paired_figures.units, paired_figures.unit), cls="wide"),
-        tag("td", percentage(paired_figures.a, is_share=paired_figures.measure is SUCCESS)),
-        tag("td", percentage(paired_figures.b, is_share=paired_figures.measure is SUCCESS)),
-        tag("td", gain(paired_figures.difference), data_value=paired_figures.difference.estimate.value),
-        tag("td", "<0.001" if p < 0.001 else f"{p:.3f}", cls="soft wide"),
-        *(
-            tag(
-                "td",
-                flip_count(cell),
-                cls=f"flip {cell} wide" + (" chosen" if chosen and selection.cell == cell else ""),
-            )
-            for cell in flips.CELLS
-        ),
-        cls=" ".join(each for each in ("chosen" if chosen else "", "few" if paired_figures.units < FEW else "") if each)
-        or None,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import streamlit as st
 
@@ -9,7 +11,7 @@ from blindspot.analysis.accuracy import Estimate, mean, proportion
 from blindspot.analysis.buckets import FEW
 from blindspot.app import study as held
 from blindspot.app import url
-from blindspot.app.components.compare_tables import Grouping, gain, scrolling
+from blindspot.app.components.compare_tables import gain, scrolling
 from blindspot.app.components.marks import (
     NOT_SURE,
     few,
@@ -37,6 +39,7 @@ F1 = (
     "Word overlap (F1) of the reader's answer with the best-matching known answer: mean over questions, with its "
     "interval"
 )
+Grouping = Literal["relation", "bucket"]
 FOUND = "Success@k: share of questions with an answer in the first k passages, the upper limit for the reader"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import zip_longest
 
 from blindspot.analysis.accuracy import Estimate
@@ -34,12 +35,14 @@ def order(table: RelationTable) -> list[str]:
     return names
 
 
-def relations(table: RelationTable, runs: Sequence[str], questions_address: Callable[[str], str]) -> Html:
-    """The measure of the table at its k, for every run and relation, and the difference of the first two runs, drawn on
-    a line. The other k are shown on demand. Relations with fewer than 30 units come last, below a rule.
+Address = Callable[[str, str], str]
+"""Returns the address of the questions of a relation or a slice, of all of them or of one cell of the two-by-two table."""
 
-    Args:
-        questions_address: returns the address of a relation's questions.
+
+def relations(table: RelationTable, runs: Sequence[str], questions_address: Address) -> Html:
+    """The measure of the table at its k, for every run and relation, and the difference of the first two runs, drawn on
+    a line, with the number of questions that only one of them answers. The other k are shown on demand. Relations with
+    fewer than 30 units come last, below a rule.
     """
     limit = widest_difference(each.difference.estimate for each in table.differences.values())
     rows = {row.group: row for row in table.rows}
@@ -47,9 +50,13 @@ def relations(table: RelationTable, runs: Sequence[str], questions_address: Call
     rest: list[Html] = []
     for name in order(table):
         is_few = rows[name].units < FEW
-        label = link(relation_label(name), questions_address(name), title="Compare the first two runs on this relation")
+        label = link(
+            relation_label(name), questions_address(name, ""), title="Compare the first two runs on this relation"
+        )
         n = n_figure(rows[name].n, rows[name].units, table.unit)
-        cells = _cells(table, runs, rows[name].success, table.differences.get(name), limit)
+        both = table.differences.get(name)
+        counts = [] if both is None else _count_cells(both, partial(questions_address, name))
+        cells = _cells(table, runs, rows[name].success, both, limit, counts)
         counted = f"n {n_cell(rows[name].n, rows[name].units, table.unit)}"
         head = tag("th", label, scope="row", data_n=counted)
         (rest if is_few else enough).append(row(wide_cell(n), *cells, head=head, cls="few" if is_few else None))
@@ -79,6 +86,7 @@ def _heads(table: RelationTable, runs: Sequence[str], limit: float) -> list[Html
         counted = quantity(len(table.differences), "relation")
         heads += [
             tag("th", term("ahead", GAIN), scope="col"),
+            *_count_heads(),
             wide_head(term("p (Holm)", f"p value, Holm-adjusted for {counted}")),
             strip_head(limit),
         ]
@@ -92,18 +100,20 @@ def _cells(
     values: Mapping[str, Mapping[int, Estimate]],
     both: PairedFigures | None,
     limit: float,
+    counts: Sequence[Html],
     *,
     inline: bool = False,
 ) -> list[Html]:
-    """The cells of a row after its name and n, in the order of the heads."""
+    """The cells of a row after its name and n, in the order of the heads. counts: those of `_count_cells`."""
     is_share, is_wide = table.measure is SUCCESS, "wide" if table.differences else None
     cells = [tag("td", percentage(values[run][table.k], inline, is_share), cls=is_wide) for run in runs]
     if table.differences and both is None:
-        cells += [tag("td"), wide_cell(""), tag("td", cls="wide strip-column")]
+        cells += [tag("td"), *counts, wide_cell(""), tag("td", cls="wide strip-column")]
     elif both is not None:
         estimate, p = both.difference.estimate, both.difference.p_adjusted
         cells += [
             tag("td", gain(both.difference), data_value=estimate.value),
+            *counts,
             wide_cell("" if p is None else p_value(p)),
             strip_cell(estimate, limit, is_pale=both.difference.p_shown > SURE or both.units < FEW),
         ]
@@ -111,6 +121,19 @@ def _cells(
     return cells + [
         tag("td", percentage(values[run][k], inline, is_share), cls="wide deep") for run in runs for k in others
     ]
+
+
+def _count_heads() -> tuple[Html, Html]:
+    return (
+        wide_head(term(join("only ", letter("a")), "Questions that only A answers in the top k")),
+        wide_head(term(join("only ", letter("b")), "Questions that only B answers in the top k")),
+    )
+
+
+def _count_cells(both: PairedFigures, cell_address: Callable[[str], str]) -> list[Html]:
+    """How many questions only the first and only the second run answers, each with a link to them."""
+    counts = {"only_a": both.flips.only_a, "only_b": both.flips.only_b}
+    return [wide_cell(link(f"{n:,}", cell_address(cell)) if n else "0") for cell, n in counts.items()]
 
 
 def _summary_row(
@@ -121,20 +144,22 @@ def _summary_row(
     both: PairedFigures | None,
     limit: float,
 ) -> Html:
-    cells = _cells(table, list(values), values, both, limit, inline=True)
+    counts = [wide_cell("")] * len(_count_heads() if table.differences else ())
+    cells = _cells(table, list(values), values, both, limit, counts, inline=True)
     return row(wide_cell(n_figure(some.n, some.units, table.unit)), *cells, head=name)
 
 
-def along_frequency(curves: Curves, runs: Sequence[str], questions_address: Callable[[str], str]) -> Html:
+def along_frequency(curves: Curves, runs: Sequence[str], questions_address: Address) -> Html:
     """The values behind the plotted curves, one row for each frequency group and series, with the difference of the
-    first two runs. `questions_address` returns the address of a slice's questions.
+    first two runs, and the number of questions that only one of them answers.
     """
     is_share, lines = curves.measure is SUCCESS, []
     for series, by_run in curves.series.items():
         differences = curves.differences.get(series, {})
         for number, point in enumerate(by_run[runs[0]]):
             known: list[Html | str] = [*curves.known_cells("" if number else series, point)]
-            if address := questions_address(slice_of(curves, series, point)):
+            expression = slice_of(curves, series, point)
+            if address := questions_address(expression, ""):
                 named = max(place for place, words in enumerate(known) if words)
                 known[named] = link(known[named], address, title="Compare the first two runs on these questions")
             head, *known = known
@@ -144,6 +169,11 @@ def along_frequency(curves: Curves, runs: Sequence[str], questions_address: Call
             if curves.differences:
                 both = differences.get(point.bucket)
                 cells.append(tag("td", gain(both.difference) if both else ""))
+                cells += (
+                    _count_cells(both, partial(questions_address, expression))
+                    if both
+                    else [wide_cell(""), wide_cell("")]
+                )
             cells += [wide_cell(each) for each in shown[2:]]
             first = tag("th", head, scope="row", data_n=f"n {n_cell(point.n, point.units, curves.unit)}")
             lines.append(row(*cells, head=first, cls="few" if point.has_few_questions else None))
@@ -152,7 +182,7 @@ def along_frequency(curves: Curves, runs: Sequence[str], questions_address: Call
     heads = [wide_head("n")]
     heads += [wide_head(name) if curves.differences else tag("th", name, scope="col") for name in names[:2]]
     if curves.differences:
-        heads.append(tag("th", term("ahead", GAIN), scope="col"))
+        heads += [tag("th", term("ahead", GAIN), scope="col"), *_count_heads()]
     heads += [wide_head(name) for name in names[2:]]
     known_heads = ("frequency group" if name == "bucket" else name for name in curves.known_columns)
     return table(table_head(*known_heads, *heads), lines, "figures groups panel-table")

@@ -11,13 +11,10 @@ import streamlit as st
 from blindspot.analysis.buckets import UNKNOWN
 from blindspot.app import hidden_questions, selection, study, url
 from blindspot.app.components.compare_tables import (
-    Grouping,
     accuracy_table,
     cut_offs,
     flip_table,
-    group_table,
     headline,
-    no_group_differs,
     scrolling,
     significance_line,
 )
@@ -29,7 +26,6 @@ from blindspot.app.components.marks import (
     NOT_SURE,
     bucket_name,
     choices_fold,
-    few,
     letter,
     methods_note,
     notice,
@@ -41,7 +37,7 @@ from blindspot.app.components.miss_causes import causes_link, causes_panel
 from blindspot.app.components.next_questions import step_of_selection
 from blindspot.app.components.path_bar import lead_to
 from blindspot.app.components.question_list import question_table
-from blindspot.app.components.readings import readings_panel
+from blindspot.app.components.readings import Grouping, readings_panel
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.team.batches import offer_batch
 from blindspot.app.entry import enter
@@ -157,7 +153,7 @@ def _overview(
                 div(
                     flip_table(comparison, chosen, subset),
                     _scope(comparison, chosen, subset),
-                    div(causes_link(chosen), _slices_link(chosen), cls="action"),
+                    div(causes_link(chosen), *_other_ways(chosen, by), cls="action"),
                     cls="panel",
                 )
             )
@@ -177,22 +173,12 @@ def _answer(runs: Mapping[str, dict], comparison: Comparison, selection: Selecti
 def _panels(
     open_study: Study, comparison: Comparison, chosen: Selection, subset: np.ndarray, by: Grouping | None
 ) -> None:
-    """Show the parts below the accuracy tables: causes, labels, readers, groups and the questions."""
+    """Show the parts below the accuracy tables: causes, the questions, readers and labels."""
     causes_panel(comparison, chosen, subset)
     rows = selection.rows(comparison, chosen, subset)
     questions = div(
         _questions_head(chosen, len(rows)), question_table(comparison, chosen, rows), cls="panel", id="questions"
     )
-    if by is not None:
-        wider = selection.filtered(comparison, replace(chosen, relation="", bucket=""))
-        groups = div(
-            _groups_head(comparison, chosen, by),
-            tag("p", sentence) if (sentence := no_group_differs(comparison, chosen, wider, by)) else "",
-            scrolling(group_table(comparison, chosen, wider, by), NOT_SURE, few(comparison.units.name)),
-            _groups_note(by),
-            cls="panel",
-        )
-        questions = div(groups, questions, cls="side-by-side halves")
     show(questions, readings_panel(open_study, comparison, chosen, subset, by))
     relevance, rule = comparison.run_a.kind, chosen.rule
     show(judged_table(open_study, (chosen.a, chosen.b), chosen.k, relevance, rule))
@@ -272,53 +258,25 @@ def _methods(runs: Mapping[str, dict], comparison: Comparison, selection: Select
     )
 
 
-def _slices_link(selection: Selection) -> Html:
-    return link("Which slices explain the difference?", url.href(url.SLICES, selection.parameters(page=1)))
+def _other_ways(selection: Selection, by: Grouping | None) -> list[Html]:
+    """Links to the same runs in slices, and by relation or by the frequency of the subject."""
+    slices = link("Which slices explain the difference?", url.href(url.SLICES, selection.parameters(page=1)))
+    if by is None:
+        return [slices]
+    measure = "" if selection.measure == SUCCESS.name else selection.measure
+    runs = {"runs": f"{selection.a},{selection.b}", "k": selection.k, "measure": measure}
+    view = {} if by == "relation" else {"view": "frequency"}
+    words = "On which relations?" if by == "relation" else "At which frequencies?"
+    return [slices, link(words, url.href(url.RELATIONS, runs | view))]
 
 
 def _grouping(comparison: Comparison) -> Grouping | None:
-    """Return the grouping of the table, "relation" or "bucket"; None if the questions have neither."""
-    related, known = bool(np.any(comparison.relations != "")), bool(np.any(comparison.buckets != UNKNOWN))
-    options: list[Grouping] = []
-    if related:
-        options.append("relation")
-    if known:
-        options.append("bucket")
-    return next((by for by in options if by == url.value("groups")), options[0]) if options else None
-
-
-def _groups_head(comparison: Comparison, selection: Selection, group_kind: str):
-    links = [
-        link(
-            "By relation" if each == "relation" else "By frequency",
-            url.href(url.COMPARE, selection.parameters(page=1) | {"groups": "" if each == "relation" else each}),
-            cls="here" if each == group_kind else None,
-            data_focus=f"groups-{each}",
-            aria_current="true" if each == group_kind else None,
-        )
-        for each in ("relation", "bucket")
-    ]
-    runs = url.href(
-        "relations",
-        {
-            "runs": f"{selection.a},{selection.b}",
-            "k": selection.k,
-            "view": "frequency" if group_kind == "bucket" else "",
-        },
-    )
-    return div(span(*links, cls="choices"), link("Plot with more runs", runs, cls="quiet"), cls="list-head")
-
-
-def _groups_note(grouping: str) -> Html:
-    """Say how questions are grouped by frequency."""
-    if grouping != "bucket":
-        return Html("")
-    source = study.current().questions.frequency_source or "none"
-    words = (
-        "Frequency group: the question set's own bucket (0 most frequent, 7 rarest) if a question has one, "
-        f"else the mentions of its subject (source: {source})."
-    )
-    return tag("p", words, cls="convention")
+    """Return how the saved tables and the reader's accuracy group the questions; None if they have neither relations nor
+    frequencies.
+    """
+    if np.any(comparison.relations != ""):
+        return "relation"
+    return "bucket" if np.any(comparison.buckets != UNKNOWN) else None
 
 
 def _k_picker(selection: Selection, depth: int):

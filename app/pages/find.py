@@ -9,7 +9,7 @@ from blindspot.app import hidden_questions, study, url, who
 from blindspot.app.components.found_texts import Retrieved, found_list, found_title
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
-from blindspot.app.markup import Html, div, join, link, show, tag
+from blindspot.app.markup import Html, join, link, show, tag
 from blindspot.app.runs import offered_runs
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.pairs import default_pair
@@ -31,10 +31,11 @@ def page() -> None:
     head = st.container()
     words, place, run = _search_fields(opened, places)
     if not words:
+        heading, listed = _most_retrieved(opened, run) if run and place == "passages" else ("", Html(""))
         with head:
-            show(tag("h1", EMPTY), tag("p", ABOUT, " ", _examples(opened, run), cls="soft", data_to_search=True))
-        if run and place == "passages":
-            show(_most_retrieved(opened, run))
+            about = tag("p", ABOUT, " ", _examples(opened, run), cls="soft", data_to_search=True)
+            show(tag("h1", heading or EMPTY), about)
+        show(listed)
         return
     limit = url.number("show", SHOWN, 1, MOST)
     with st.spinner("Searching …"):
@@ -87,14 +88,16 @@ def _examples(open_study: Study, run: str) -> Html:
     return join("For example: ", *links) if links else Html("")
 
 
-def _most_retrieved(open_study: Study, name: str) -> Html:
-    """The passages that a run retrieves for the most questions: what a search without words shows."""
+def _most_retrieved(open_study: Study, name: str) -> tuple[str, Html]:
+    """What a search without words shows: the passages that a run retrieves for the most questions, below a sentence on
+    the first of them; "" and nothing if the run retrieves none.
+    """
     run, hidden = open_study.run(name), hidden_questions.hidden_ids(open_study)
     visible = [row for row, id in enumerate(run.question_ids) if id not in hidden]
     hits = np.asarray(run.hits.ordinals[visible, : min(DEPTH, run.hits.k)])
     rows, counts = np.unique(hits[hits >= 0], return_counts=True)
     if not len(rows):
-        return Html("")
+        return "", Html("")
     most = rows[np.argsort(-counts, kind="stable")[:MOST_RETRIEVED]].tolist()
     passages = open_study.corpus.passages(most)
     found = [full_text.TextResult(each.id, each.title, _start(each.text)) for each in passages]
@@ -107,8 +110,8 @@ def _most_retrieved(open_study: Study, name: str) -> Html:
         f"{first.title or f'Passage {first.id}'} is in {name}'s top {retrieved.k} for {count:,} of {questions} "
         f"({100 * count / len(visible):.1f}%) and is gold for {gold or 'none'}"
     )
-    about = tag("p", f"The passages that {name} retrieves for the most questions.", cls="soft")
-    return join(div(tag("h2", heading), about, cls="finding"), found_list(open_study, result, None, retrieved))
+    title = tag("h2", f"The passages that {name} retrieves for the most questions")
+    return heading, join(title, found_list(open_study, result, None, retrieved))
 
 
 def _start(text: str) -> list[tuple[str, str]]:

@@ -214,7 +214,7 @@ def _step_of_group(curves: Curves, names: list[str], chosen: Selection | None) -
 
 def _relations(panel: Panel, table: RelationTable, names: list[str], k: int) -> None:
     made = relations_tables.relations(
-        table, names, lambda name: _compare_address(names, k, relation=name) or page_address()
+        table, names, lambda name, cell: _compare_address(names, k, relation=name, cell=cell) or page_address()
     )
     show(
         div(
@@ -268,7 +268,7 @@ def _frequency(open_study: Study, panel: Panel, names: list[str], k: int, curves
     note = pale_note(few(panel.units.name), looks="Vertical bars: 95% intervals. Hollow")
     plot(report_plots.curve_plot(curves, names, "AB" if len(names) > 1 else ""), "frequency", note)
     made = relations_tables.along_frequency(
-        curves, names, lambda expression: _compare_address(names, k, slice=expression)
+        curves, names, lambda expression, cell: _compare_address(names, k, slice=expression, cell=cell)
     )
     notes = [f"Source of mentions: {curves.source}."]
     if curves.cut == "official":

@@ -332,7 +332,7 @@ def _found_panel(
         cls="more",
     )
     order = tag("h3" if selection.slice else "h2", "Slices, by how much they move the overall difference")
-    marks = tag("p", "Filled: in the slice, with its 95% interval; hollow: elsewhere.", cls="convention drawn-key")
+    marks = tag("p", "Filled: in the slice, with its 95% interval; hollow: elsewhere.", cls="convention")
     show(div(order, spoken, marks, figures, cls="panel found", id="found"))
 
 

@@ -11,7 +11,7 @@ from blindspot.analysis.buckets import FEW
 from blindspot.analysis.relations import relation_name
 from blindspot.backend.core.units import count_with_units, n_cell
 from blindspot.backend.evaluation.chart_colours import COLOURS, HOLLOW
-from blindspot.backend.text.number_words import noun_form
+from blindspot.backend.text.number_words import quantity
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure, Scatter
@@ -103,7 +103,7 @@ def curve_plot(curves: Curves, runs: Sequence[str], letters: Sequence[str] = ())
                 figure.add_traces(_part_of_curve(part, at, label, number, line, is_named))
     figure.update_layout(
         xaxis={
-            "title": {"text": AXES[curves.cut].format(source=escape(curves.source)) + _counted(curves)},
+            "title": {"text": AXES[curves.cut].format(source=escape(curves.source))},
             "tickvals": list(places.values()),
             "ticktext": list(labels.values()),
             "range": [-0.5, len(places) - 0.5],
@@ -229,11 +229,11 @@ def _tick_labels(curves: Curves, runs: Sequence[str]) -> dict[int, str]:
     by_series = {
         series: {point.bucket: point for point in by_run.get(runs[0], [])} for series, by_run in curves.series.items()
     }
-    is_one, has_units = len(by_series) == 1, bool(_counted(curves))
+    is_one, has_units = len(by_series) == 1, _has_units(curves)
 
     def line(series: str, point: Point | None) -> str:
         if is_one and point is not None:
-            return f"{point.n:,}<br>{point.units:,}" if has_units else f"n {point.n:,}"
+            return f"n {point.n:,}" + (f"<br>{quantity(point.units, curves.unit)}" if has_units else "")
         n = "0" if point is None else n_cell(point.n, point.units, curves.unit)
         return f"{escape(SPLIT_NAMES.get(series, series))} {n}"
 
@@ -245,12 +245,10 @@ def _tick_labels(curves: Curves, runs: Sequence[str]) -> dict[int, str]:
     }
 
 
-def _counted(curves: Curves) -> str:
-    """Return what the numbers below a group count, if questions and units of observation differ and there is one series."""
+def _has_units(curves: Curves) -> bool:
+    """Return whether questions and units of observation differ in a group."""
     points = [point for by_run in curves.series.values() for each in by_run.values() for point in each]
-    if len(curves.series) > 1 or all(point.units == point.n for point in points):
-        return ""
-    return f"<br>below: questions, {noun_form(2, curves.unit)}"
+    return any(point.units != point.n for point in points)
 
 
 def _points(
