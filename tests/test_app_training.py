@@ -496,7 +496,7 @@ def test_judges_that_are_missing_are_named(study):
         and "judged by annotators and answer match" in page.text
     )
     assert "Annotators confirm the answer match in 1 of 2 pairs (50.0%, 95%: " in page.text
-    assert "); wrong are none of its 1 yes and 1 of its 1 no." in page.text and "left out" not in page.text
+    assert "): its yes is wrong in none of 1, its no is wrong in 1 of 1." in page.text and "left out" not in page.text
     assert "Read the 1 pair where only annotators say yes" in page.text
     (address,) = {each for each in page.links() if "ranks=all" in each and each.endswith("#pairs")}
     assert "cell=yn" in address

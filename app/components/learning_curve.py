@@ -95,15 +95,17 @@ def _panel(open_study: Study, place: str, had_points: bool) -> None:
                 )
             )
         return
-    with st.container(key=f"curve-{place}"):
+    has_labels = judging_stores(open_study).labels.last_event > 0
+    is_shown = bool(points) or place != "training"  # the tab's title says that there is no point yet
+    with st.container(key=f"curve-{place}" if is_shown else "curve-buttons"):
         usual: Scope = "judged" if points and points[-1].judged else "all"
         scope = url.one_of("learned", list(SCOPES), usual)
-        show(style_sheet("learning_curve.css"), div(*_curve(open_study, points, scope, place)))
+        if is_shown:
+            show(style_sheet("learning_curve.css"), div(*_curve(open_study, points, scope, place)))
         person = None if lacking else who.signed_in_person(open_study.labels_path)
         if place != "training":  # there, the first sentence and a table say it
             _forecast_sentence(open_study, is_short=True)
         with st.container(horizontal=True, vertical_alignment="center"):
-            has_labels = judging_stores(open_study).labels.last_event > 0
             if has_labels or points:
                 is_next = place == "training" and has_labels and stored_forecast(open_study) is None
                 _forecast_button(open_study, place, primary=is_next)
@@ -198,7 +200,7 @@ def _curve(open_study: Study, points: Sequence[CurvePoint], scope: Scope, place:
         )
     ]
     if not points:
-        if place != "training" and stored_forecast(open_study) is not None:
+        if stored_forecast(open_study) is not None:
             return head  # the forecast's sentence below says whether labels pay
         words = "No point yet. A point is the Success@1 on dev of a judge that learned from all labels so far, beside BM25's."
         return [*head, tag("p", words)]

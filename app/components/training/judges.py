@@ -114,14 +114,16 @@ def agreement_sentence(agreement: ShownAgreement | None) -> str:
         return f"{names[:1].upper()}{names[1:]} agree on {_share_words(agree, rows)} of {agreement.run}."
     machine, name = votes[1 - judges.index(PEOPLE)], judges[1 - judges.index(PEOPLE)]
     errors = [_wrong_words(agree[machine == said], word) for said, word in ((YES, "yes"), (NO, "no"))]
-    wrong = " and ".join(filter(None, errors))
-    return f"Annotators confirm the {name} in {_share_words(agree, rows)}; wrong are {wrong}."
+    wrong = ", ".join(filter(None, errors))
+    return f"Annotators confirm the {name} in {_share_words(agree, rows)}: {wrong}."
 
 
 def _wrong_words(is_right: np.ndarray, verdict: str) -> str:
-    """Return how many verdicts of a kind are wrong, as in "7 of its 137 yes"; "" if there are none of the kind."""
+    """Return how many verdicts of a kind are wrong, as in "its yes is wrong in 7 of 137"; "" if there are none of the
+    kind.
+    """
     wrong = int((~is_right).sum())
-    return f"{wrong or 'none'} of its {len(is_right):,} {verdict}" if len(is_right) else ""
+    return f"its {verdict} is wrong in {wrong or 'none'} of {len(is_right):,}" if len(is_right) else ""
 
 
 def _share_words(is_right: np.ndarray, question_rows: np.ndarray) -> str:

@@ -50,6 +50,6 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         claims.append(PaperClaim("unlabelled questions improve on that", (AUGMENTED, at), (DENOISED, at)))
     else:
         notes.append(
-            "Step 4 is left out, because the study has no unlabelled questions; import some with --split unlabelled."
+            "Step 4 is left out, because the study has no questions of the split “unlabelled”."
         )
     return ExperimentPlan(cells, claims, notes=notes)
