@@ -54,7 +54,6 @@ USE_TITLES = {
     "reranker": "Judge as reranker, learned from more questions: Success@1",
     "evaluation": "Evaluation: half-width of Success@1's interval",
     "gold": "Gold: wrong passages found",
-    "cleaning_retriever": "Adapter of the retriever, learned from the cleaned set: Success@20",
     "cleaning_reranker": "Judge as reranker, learned from the cleaned set: Success@1",
 }
 WORDS: dict[Scope, str] = {"judged": "from judged questions", "all": "from all training questions"}
@@ -104,7 +103,7 @@ def _panel(open_study: Study, place: str, had_points: bool) -> None:
             show(style_sheet("learning_curve.css"), div(*_curve(open_study, points, scope, place)))
         person = None if lacking else who.signed_in_person(open_study.labels_path)
         if place != "training":  # there, the first sentence and a table say it
-            _forecast_sentence(open_study, is_short=True)
+            _forecast_sentence(open_study)
         with st.container(horizontal=True, vertical_alignment="center"):
             if has_labels or points:
                 is_next = place == "training" and has_labels and stored_forecast(open_study) is None
@@ -134,10 +133,10 @@ def forecast_line(open_study: Study, place: str) -> None:
     _forecast_button(open_study, place)
 
 
-def _forecast_sentence(open_study: Study, is_short: bool = False) -> None:
-    """Show the stored forecast, if there is one; `is_short`: without what cleaning would change."""
+def _forecast_sentence(open_study: Study) -> None:
+    """Show the stored forecast, if there is one."""
     if (found := stored_forecast(open_study)) is not None:
-        show(tag("p", found.short_sentence if is_short else found.sentence, title="\n".join(found.lines())))
+        show(tag("p", found.sentence, title="\n".join(found.lines())))
 
 
 def _forecast_button(open_study: Study, place: str, primary: bool = False) -> None:
@@ -432,8 +431,8 @@ def _answer_sentences(
             f"With {quantity(last.labels, 'judged pair')} a reranker has a Success@1 of {_share_text(reranked)}; BM25 alone has "
             f"{_share_text(last.base_reranker)}."
         )
-    if found is not None and found.answer:
-        return found.answer, f"{found.basis} {so_far or 'No point of the curve is measured yet.'}"
+    if found is not None and found.is_known:
+        return found.sentence, f"{found.basis} {so_far or 'No point of the curve is measured yet.'}"
     return (so_far, "") if so_far else ("The labels are not measured on dev yet.", "")
 
 

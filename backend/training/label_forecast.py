@@ -16,14 +16,12 @@ import numpy as np
 from blindspot.analysis.forecast_intervals import Forecast, count_forecast, half_width_forecast, step_forecast
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_json, write_json
-from blindspot.backend.core.result_table import signed_number, stated_interval
+from blindspot.backend.core.result_table import signed_number
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_cache import cached_features
 from blindspot.backend.judges.feature_judge import labels_and_answers_of, reference_questions, settled_labels
 from blindspot.backend.progress import Progress
-from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.text.number_words import quantity
-from blindspot.backend.training.adapter_steps import ADAPTER_QUESTIONS, adapter_steps
 from blindspot.backend.training.curve_bench import CurveBench, curve_inputs
 from blindspot.backend.training.forecast_steps import (
     CLEANING_PRIOR,
@@ -44,21 +42,15 @@ USES: dict[str, str] = {
     "reranker": "the reranker, Success@1",
     "evaluation": "the evaluation, half-width of Success@1 on judged questions",
     "gold": "doubtful gold, wrong passages found",
-    "cleaning_retriever": "cleaning for a retriever, an adapter's Success@20",
     "cleaning_reranker": "cleaning for a reranker, Success@1",
 }
 
-MEASURE = {"reranker": "Success@1", "cleaning_retriever": "Success@20", "cleaning_reranker": "Success@1"}
 TOO_EARLY = "It is too early to say what more labels would change; judge about 30 passages of training questions first."
 LEARNERS = {
     "reranker": "a reranker",
-    "cleaning_retriever": "a retriever trained on the cleaned set",
     "cleaning_reranker": "a reranker trained on the cleaned set",
 }
-"""What labels improve, in the sentence of the learning curve."""
-LIKELY = 0.005  # the least gain that the sentence names although it is not certain
-NO_CHANGE = 0.015
-"""An interval within so much of nothing, in Success, says that cleaning is not expected to change a retriever."""
+"""The uses that raise Success@1, and what labels improve there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,66 +93,25 @@ class LabelForecast:
     uses: tuple[UseForecast, ...]
 
     @property
+    def is_known(self) -> bool:
+        """Return whether a gain of Success@1 can be forecast."""
+        return any(each.expected for each in self.uses if each.use in LEARNERS)
+
+    @property
     def sentence(self) -> str:
-        """Return a sentence on the use for which labels help most, and on the expected effect of cleaning training
-        sets.
+        """Return in one sentence which reranker the next labels help most, or that no gain is established or can be told
+        yet.
         """
-        gains, use, is_sure = self._best_use()
+        gains = {each.use: each.expected[-1] for each in self.uses if each.expected and each.use in LEARNERS}
         if not gains:
             return TOO_EARLY
-        where = USES[use].split(",")[0] if use else ""
-        if is_sure:
-            what = f"labels pay most in {where}: the next {LABELS[-1]} are expected to {_gain_words(use, gains[use])}"
-        else:
-            what = f"no gain of the next {LABELS[-1]} labels is certain"
-            what += f"; likeliest is that in {where} they {_gain_words(use, gains[use])}" if use else ""
-        cleaning = next((each for each in self.uses if each.use == "cleaning_retriever" and each.expected), None)
-        more = (
-            ""
-            if is_sure or "evaluation" in gains
-            else " Judge some dev questions to see what labels give the evaluation."
-        )
-        return f"On this study, {what}{'' if cleaning is None else _cleaning_words(cleaning.expected[-1])}.{more}"
-
-    @property
-    def short_sentence(self) -> str:
-        """Return in one sentence whether labels pay in this study, and for which use."""
-        gains, use, is_sure = self._best_use()
-        if not gains:
-            return TOO_EARLY
-        if not use:
-            return f"Labels may not pay here: no gain of the next {LABELS[-1]} is certain or likely."
-        where, gain = USES[use].split(",")[0], _gain_words(use, gains[use])
-        if is_sure:
-            return f"Labels pay most in {where}: the next {LABELS[-1]} are expected to {gain}."
-        return f"It is not certain that labels pay here: likeliest is that in {where} the next {LABELS[-1]} {gain}."
-
-    def _best_use(self) -> tuple[dict[str, Forecast], str, bool]:
-        """Return the gain of each use, the use with the largest ("" if none is likely), and whether it is certain."""
-        gains = {
-            each.use: (_narrowing_sentence(each) if each.use == "evaluation" else each.expected[-1])
-            for each in self.uses
-            if each.expected and each.use != "gold"
-        }
-        sure = {use: gain for use, gain in gains.items() if gain.low > 0}
-        likely = {use: gain for use, gain in gains.items() if gain.value >= LIKELY and use != "cleaning_retriever"}
-        return gains, max(sure or likely, key=lambda name: gains[name].value, default=""), bool(sure)
-
-    @property
-    def answer(self) -> str:
-        """Return in one sentence which use the next labels help most, or that no gain is established; "" if nothing can
-        be said yet.
-        """
-        gains = {use: gain for use, gain in self._best_use()[0].items() if use in MEASURE}
-        if not gains:
-            return ""
         use = max(gains, key=lambda name: (gains[name].low > 0, gains[name].value))
         gain = gains[use]
-        change = f"{signed_points(gain.value)} points of {MEASURE[use]} in {LEARNERS[use]}"
+        change = f"{signed_points(gain.value)} points of Success@1 in {LEARNERS[use]}"
         interval = f"(90%: {signed_points(gain.low)} to {signed_points(gain.high)})"
         if gain.low > 0:
             return f"{LABELS[-1]} more labels are expected to bring {change} {interval}."
-        forecast = "" if len(gains) == 1 else f"the best of {len(gains)} forecasts is "
+        forecast = "" if len(gains) == 1 else f"the better of {len(gains)} forecasts is "
         return f"No gain of {LABELS[-1]} more labels is established: {forecast}{change} {interval}."
 
     @property
@@ -179,37 +130,6 @@ class LabelForecast:
             lacking = f"{each.lacking}{f': {each.command}' if each.command else ''}"
             lines.append(f"{each.title}: {'; '.join(cells) or lacking}")
         return lines
-
-
-def _narrowing_sentence(evaluation: UseForecast) -> Forecast:
-    """Return by how much the largest considered number of labels narrows the half-width of the interval."""
-    last, now = evaluation.expected[-1], evaluation.now or 0.0
-    return Forecast(now - last.value, now - last.high, now - last.low)
-
-
-def _gain_words(use: str, gain: Forecast) -> str:
-    """What labels do for a use, after "they" or "expected to"."""
-    if use == "evaluation":
-        return f"narrow the half-width of Success@1 by {_points(gain)}"
-    return f"raise {MEASURE[use]} by {_points(gain)}"
-
-
-def _cleaning_words(change: Forecast) -> str:
-    """What cleaning is expected to change; an interval that is wide says that nobody can tell."""
-    measured = f"the retriever's Success@20 {_stated(change)}"
-    if change.low > 0 or change.high < 0:
-        return f"; cleaning your training set is expected to {'raise' if change.low > 0 else 'lower'} {measured}"
-    if max(-change.low, change.high) <= NO_CHANGE:
-        return f"; cleaning your training set is not expected to change {measured}"
-    return f"; what cleaning your training set would change in {measured} cannot be told yet"
-
-
-def _points(forecast: Forecast) -> str:
-    return f"{100 * forecast.value:.1f} points {_stated(forecast)}"
-
-
-def _stated(forecast: Forecast) -> str:
-    return stated_interval(100 * forecast.low, 100 * forecast.high, "+", level=90)
 
 
 def signed_points(share: float) -> str:
@@ -253,7 +173,6 @@ def forecast_labels(
         _reranker_forecast(data, more, units, seed, bench),
         _evaluation_forecast(bench, more),
         _gold_forecast(bench),
-        _cleaning_retriever(bench, data, by_people, judged, more),
         _cleaning_reranker(data, judged, more, units, seed, bench),
     )
     found = LabelForecast(labels, len(data.questions_with_positive), last_event, uses)
@@ -271,6 +190,7 @@ def stored_forecast(study: Study) -> LabelForecast | None:
     uses = [
         UseForecast(**{**each, "expected": tuple(Forecast(**one) for one in each["expected"])})
         for each in content["uses"]
+        if each["use"] in USES  # older files also have uses that are no longer forecast
     ]
     return LabelForecast(**{**content, "uses": tuple(uses)})
 
@@ -333,27 +253,6 @@ def _gold_forecast(bench: CurveBench) -> UseForecast:
         return UseForecast("gold", None, (), "judge about 30 gold passages first", "blindspot batch gold")
     wrong = sum(label != "positive" for label in settled)
     return UseForecast("gold", None, tuple(count_forecast(wrong, len(settled), n) for n in LABELS))
-
-
-def _cleaning_retriever(
-    bench: CurveBench,
-    data: StepLists,
-    by_people: Mapping[str, Mapping[str, int]],
-    judged_mask: np.ndarray,
-    further_labels: list[int],
-) -> UseForecast:
-    use = "cleaning_retriever"
-    if bench.inputs.encoder is None:
-        return UseForecast(use, None, (), "there is no dense index")
-    if len(judged_mask) < FEWEST_QUESTIONS or len(data.lists.questions) < ADAPTER_QUESTIONS:
-        return UseForecast(
-            use, None, (), f"needs {ADAPTER_QUESTIONS} training questions with gold, and labels of {FEWEST_QUESTIONS}"
-        )
-    steps = adapter_steps(bench, Dense(bench.study, bench.inputs.encoder), data, by_people)
-    factors = [m / len(judged_mask) for m in further_labels]
-    return UseForecast(
-        use, None, tuple(step_forecast(steps, factor, CLEANING_PRIOR, bench.units) for factor in factors)
-    )
 
 
 def _cleaning_reranker(

@@ -49,7 +49,5 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     if more:
         claims.append(PaperClaim("unlabelled questions improve on that", (AUGMENTED, at), (DENOISED, at)))
     else:
-        notes.append(
-            "Step 4 is left out, because the study has no questions of the split “unlabelled”."
-        )
+        notes.append("Step 4 is left out, because the study has no questions of the split “unlabelled”.")
     return ExperimentPlan(cells, claims, notes=notes)
