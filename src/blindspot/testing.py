@@ -357,7 +357,7 @@ def check_export(export: ExportFormat) -> None:
     rules.check_name(export)
     with _small_study(None) as study:
         built = build(study, "check", [_RUN], policy="answer_match")
-        options = ExportOptions(negatives=export.negatives, rows=export.rows)
+        options = ExportOptions(negatives=export.negatives)
         written: list[dict[str, bytes]] = []
         for number in range(2):
             folder = study.folder.parent / f"export-{number}"
