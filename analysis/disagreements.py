@@ -86,3 +86,20 @@ def pairs_in_cell(ranks: np.ndarray, verdicts: np.ndarray, span: tuple[int, int]
     first, last = span
     places = np.flatnonzero((ranks >= first) & (ranks <= last) & pairs_with_pattern(verdicts, pattern))
     return places[np.argsort(ranks[places], kind="stable")]
+
+
+def weights_by_rank(ranks: np.ndarray, retrieved: np.ndarray, spans: Sequence[tuple[int, int]] = SPANS) -> np.ndarray:
+    """Return for each judged pair the share of its range of ranks that was judged, (n,) float64: the probability that
+    `blindspot.analysis.audit.rate` divides by, so that each range counts as much as the run retrieved in it.
+
+    Within a range the judged pairs stand for the others, which holds if they were drawn at random there.
+
+    Args:
+        ranks: (n,) from 1, of the judged pairs. retrieved: (depth,) number of passages that the run has at each rank.
+    """
+    ranks, shares = np.asarray(ranks), np.ones(len(ranks))
+    for first, last in spans:
+        inside = (ranks >= first) & (ranks <= last)
+        if inside.any():
+            shares[inside] = min(1.0, inside.sum() / max(int(np.sum(retrieved[first - 1 : last])), 1))
+    return shares

@@ -495,8 +495,8 @@ def test_judges_that_are_missing_are_named(study):
         "No cross-encoder. No model has scored passages here" in page.text
         and "judged by annotators and answer match" in page.text
     )
-    assert "Annotators confirm the answer match in 1 of 2 pairs (50.0%, 95%: " in page.text
-    assert "): its yes is wrong in none of 1, its no is wrong in 1 of 1." in page.text and "left out" not in page.text
+    assert "0.0% of the answer match's yes (none of 1 pair) and 100.0% of its no (1 of 1 pair) are wrong by annotators' labels" in page.text
+    assert "left out" not in page.text
     assert "Read the 1 pair where only annotators say yes" in page.text
     (address,) = {each for each in page.links() if "ranks=all" in each and each.endswith("#pairs")}
     assert "cell=yn" in address
@@ -505,7 +505,7 @@ def test_judges_that_are_missing_are_named(study):
     say(study, "ann", "q0", {"p2": "unsure"})
     page = Page(study.folder, "training", "lea", tab="judges")
     assert "2 pairs judged by annotators and answer match 1 disputed or unsure pair left out" in page.text
-    assert "2–5 1 of 40 retrieved 0 0.0% 0 0 1 100.0% 0" in page.text and "pair at" not in page.text
+    assert "2–5 1 of 40 retrieved 0 0.0% 0 0 1 100.0% of its yes 0" in page.text and "pair at" not in page.text
 
 
 def test_a_job_that_ends_while_the_page_is_drawn_is_not_missed(study, monkeypatch):

@@ -5,7 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from blindspot.analysis.disagreements import NO, SILENT, YES, pairs_in_cell, patterns, tabulate
+from blindspot.analysis.audit import rate
+from blindspot.analysis.disagreements import NO, SILENT, YES, pairs_in_cell, patterns, tabulate, weights_by_rank
 from blindspot.backend.training_sets.judge_agreement import judge_agreement
 from blindspot.db.errors import Missing
 from tests.training_studies import RUN, say, score, training_study
@@ -137,3 +138,13 @@ def test_one_judge_alone_has_nobody_to_differ_from(study):
         judge_agreement(study, "r", "nobody")
     with pytest.raises(Missing, match="no run 'nothing'"):
         judge_agreement(study, "nothing", None)
+
+
+def test_a_range_of_ranks_weighs_what_the_run_retrieved_there():
+    """Of 10 passages at rank 1 two are judged, of 30 at ranks 2 to 5 three; ranks 6 to 20 hold fewer than are judged."""
+    ranks = np.array([1, 1, 2, 3, 5, 6, 7])
+    retrieved = np.array([10, 10, 10, 5, 5, 1, *[0] * 94])
+    assert weights_by_rank(ranks, retrieved).tolist() == [0.2, 0.2, 0.1, 0.1, 0.1, 1.0, 1.0]
+    wrong = np.array([True, False, True, True, False])
+    found = rate(wrong, np.ones(5, bool), weights_by_rank(ranks[:5], retrieved), np.arange(5))
+    assert found.value == pytest.approx((10 * 1 / 2 + 30 * 2 / 3) / 40), "each range's own share, by its size"

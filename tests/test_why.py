@@ -123,7 +123,7 @@ def test_with_vectors_the_neighbours_of_the_gold_are_shown(indexed_study, tmp_pa
 def test_the_panel_says_it_in_words_and_escapes(study):
     shown = words(panel(study, study.questions.get("q2"), ["alpha", "beta"]))
     assert (
-        "alpha B beta gold rank 3 1 gold score 8.000" in shown
+        "alpha B beta gold rank 3 Town 2 1 Town 2 gold score 8.000" in shown
         and "margin 1.000 none, it is first top passage Filler 0" in shown
     )
     assert "contains an answer no yes" in shown and "training the study has no training questions" in shown

@@ -125,7 +125,7 @@ def _cells_of_run(explanation: MissExplanation, standing: GoldRank) -> tuple[obj
     share = 0.0 if standing.winner is None else explanation.namesake.get(standing.winner, 0.0)
     namesake = span(f" another entity, shares {100 * share:.0f}% of the subject's name", cls="soft") if share else ""
     return (
-        f"{standing.rank:,}" if standing.rank else f"not in top {standing.k}",
+        _rank(explanation, standing),
         _score(standing),
         _margin(standing),
         span(winner, namesake),
@@ -133,6 +133,13 @@ def _cells_of_run(explanation: MissExplanation, standing: GoldRank) -> tuple[obj
         _shared_words(explanation.words.get(standing.winner) if standing.winner is not None else None),
         _shared_words(explanation.words.get(gold) if gold is not None else None),
     )
+
+
+def _rank(explanation: MissExplanation, standing: GoldRank) -> Html | str:
+    """The rank of the run's first gold passage, with its title."""
+    if not standing.rank or standing.gold is None:
+        return f"not in top {standing.k}"
+    return join(f"{standing.rank:,}", span(f" {explanation.passages[standing.gold].title}", cls="soft"))
 
 
 def _any_gold(explanation: MissExplanation) -> int | None:

@@ -115,8 +115,8 @@ def _listed_question(open_study: Study) -> None:
         show(LEGEND_FOLD)
     show(tag("section", _miss_reasons(open_study, compared, question, rule, chosen.k), cls="question-head"))
     marks = judge_marks(open_study, question, [column.name for column in lists])
-    _show_lists(open_study, lists, question, rule, gold, marks, _missing_side(compared, question, chosen.k))
     question_labels(open_study, question, person)
+    _show_lists(open_study, lists, question, rule, gold, marks, _missing_side(compared, question, chosen.k))
     show(div(span(convention(compared.run_a.kind, rule), cls="soft"), cls="foot"))
 
 

@@ -31,7 +31,8 @@ def _shared(question: Question, gold: list[GoldPassage]) -> str:
     if share is None:
         return ""
     words = content_words(question.text) - content_words(question.subject or "")
-    return f"the passage has {round(share * len(words)) or 'none'} of “{', '.join(sorted(words))}”"
+    which = "the passage" if len(gold) == 1 else f"the nearest of {len(gold)} gold passages"
+    return f"{which} has {round(share * len(words)) or 'none'} of “{', '.join(sorted(words))}”"
 
 
 def _answer_begins(question: Question, gold: list[GoldPassage]) -> str:
@@ -44,7 +45,8 @@ def _title_of_gold(question: Question, gold: list[GoldPassage]) -> str:
         return ""
     subject = question.subject
     nearest = max(gold, key=lambda each: name_share(subject, each.passage.title))
-    return f"its title is {nearest.passage.title or 'missing'}, the subject is {subject}"
+    which = "its title" if len(gold) == 1 else f"the nearest title of {len(gold)} gold passages"
+    return f"{which} is {nearest.passage.title or 'missing'}, the subject is {subject}"
 
 
 def _mentions(question: Question) -> str:

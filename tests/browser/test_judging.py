@@ -498,6 +498,14 @@ def test_the_question_page_takes_labels_too(tab, desk):
             == tab.locator("#b-1 .my-label").inner_text()
             == "✓ you: positive"
         )
+        tab.locator("#b-3").focus()
+        buttons = tab.get_by_role("group", name="Label this passage")
+        buttons.get_by_role("button", name="related").click()
+        tab.wait_for_selector("#a-3 .my-label.related")
+        expect(tab.locator("#b-4 .hit-labels")).to_be_visible()  # the next passage has the focus
+        press(tab, "z")
+        tab.wait_for_selector("#a-3 .my-label.related", state="detached")
+        tab.wait_for_selector(".on-question .status:has-text('all saved')")
         tab.reload()
         tab.wait_for_selector("#a-2 .my-label.negative")
         assert "All labels: 2 passages" in tab.locator(".judged summary").text_content()

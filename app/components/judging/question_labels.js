@@ -1,5 +1,5 @@
-// Labelling on the Question page. The keys of the Judge page label the focused passage of either list, and each label shows in
-// the list. These labels are not blind: ranks and scores are visible.
+// Labelling on the Question page. Buttons in the focused passage of either list and the keys of the Judge page label it, and each
+// label shows in the list. These labels are not blind: ranks and scores are visible.
 
 const KEYS = { 1: "positive", 2: "related", 3: "negative", 0: "unsure" };
 const SIGNS = { positive: "✓", related: "~", negative: "✕", unsure: "?" };
@@ -9,20 +9,28 @@ class OnQuestion {
   constructor(data, parent) {
     this.outbox = new Outbox(`blindspot-outbox:${data.session}`, () => this.paintStatus());
     this.words = node("span", { class: "soft" });
+    this.tap = node("span", { class: "soft touch-only" }, "Tap a passage to label it.");
+    this.buttons = node("div", { class: "judge on-question hit-labels", role: "group", "aria-label": "Label this passage" },
+      ...["1", "2", "3", "0"].map((key) => node("button", { type: "button", class: `label ${KEYS[key]}`, "data-label": KEYS[key],
+        onclick: () => this.label(KEYS[key], this.buttons.closest(".hit[data-id]")) }, `${SIGNS[KEYS[key]]} ${KEYS[key]}`)));
     this.status = node("span", { class: "status", role: "status" });
     this.banner = node("div", { class: "banner", role: "alert", hidden: true });
     this.region = node("div", { class: "unseen", "aria-live": "polite" });
     this.root = node("section", { class: "judge on-question", "aria-label": "Your labels" },
-      node("div", { class: "judge-bar" }, this.words, this.status), this.banner, this.region);
+      node("div", { class: "judge-bar" }, this.words, this.tap, this.status), this.banner, this.region);
     this.mount(parent);
     this.onKey = (event) => this.pressed(event);
+    this.onFocus = (event) => this.offer(event.target.closest?.(".hit[data-id]"));
     document.addEventListener("keydown", this.onKey);
+    document.addEventListener("focusin", this.onFocus);
     this.observer = new MutationObserver(() => this.schedule());
     this.observer.observe(document.body, { childList: true, subtree: true });
   }
 
   stop() {
     document.removeEventListener("keydown", this.onKey);
+    document.removeEventListener("focusin", this.onFocus);
+    this.buttons.remove();
     this.observer.disconnect();
     this.outbox.stop();
     for (const chip of document.querySelectorAll(".my-label")) chip.remove();
@@ -65,8 +73,14 @@ class OnQuestion {
     next?.scrollIntoView({ block: "nearest" });
   }
 
-  label(name) {
-    const hit = this.here;
+  // Shows the buttons in a passage.
+  offer(hit) {
+    if (!this.root.isConnected || !this.data || !hit || hit.contains(this.buttons)) return;
+    hit.append(this.buttons);
+    this.paint();
+  }
+
+  label(name, hit = this.here) {
     if (!hit) { this.move(1); this.say("Focused the first passage: press the key again to label it"); return; }
     this.outbox.push({ kind: "label", question: this.data.question, batch: null, choices: [{ passage: hit.dataset.id, label: name }],
       milliseconds: null });
@@ -100,15 +114,18 @@ class OnQuestion {
       if (chip) { if (chip.textContent !== words) { chip.textContent = words; chip.className = `my-label badge ${label}`; } }
       else hit.querySelector(".badges")?.append(node("span", { class: `my-label badge ${label}` }, words));
     }
+    const chosen = labels.get(this.buttons.closest(".hit[data-id]")?.dataset.id);
+    for (const button of this.buttons.children) button.setAttribute("aria-pressed", String(button.dataset.label === chosen));
     this.paintStatus();
   }
 
   paintStatus() {
     if (!this.data) return;
     const count = this.outbox.entries.length;
-    const words = this.said ?? "Label the focused passage: 1 positive, 2 related, 3 negative, 0 unsure. J: next, K: previous, Z: undo.";
+    const words = this.said ?? "Click a passage to label it. Keys: J, K next and previous passage; 1 positive, 2 related, 3 negative, 0 unsure; Z undo.";
     if (this.words.textContent !== words) this.words.textContent = words;
     this.words.classList.toggle("keys-only", !this.said);
+    this.tap.hidden = Boolean(this.said);
     const status = this.outbox.status(this.labels().size ? "✓ all saved" : "");
     if (this.status.textContent !== status) this.status.textContent = status;
     this.status.classList.toggle("unsaved", count > 0 || this.outbox.lost > 0);

@@ -20,7 +20,7 @@ _STATES = {"agreed": "agreed", "adjudicated": "settled", "open": "in dispute"}
 
 
 def question_labels(study: Study, question: Question, person: Person | None) -> None:
-    """Mount the label keys below the two lists; without a signed-in person, show a link to sign in."""
+    """Mount the keys and buttons that label a passage of the two lists; without a signed-in person, show a link to sign in."""
     if person is None:
         show(div(link("Sign in", url.JUDGE), " to label passages here.", cls="soft foot"))
         return

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import streamlit as st
 
 from blindspot.analysis.accuracy import proportion
-from blindspot.analysis.disagreements import NO, SILENT, YES, Disagreements, Pattern, pairs_in_cell, tabulate
+from blindspot.analysis.audit import rate
+from blindspot.analysis.disagreements import (
+    NO,
+    SILENT,
+    YES,
+    Disagreements,
+    Pattern,
+    pairs_in_cell,
+    tabulate,
+    weights_by_rank,
+)
 from blindspot.app import study, url, who
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.empty_page import show_next_step
@@ -97,9 +108,12 @@ def shown_agreement(open_study: Study, set_manifest: Manifest | None) -> ShownAg
     return ShownAgreement(run, model, url.one_of("cut", CUTS, CUTS[0]), list(runs), models, usual, found)
 
 
-def agreement_sentence(agreement: ShownAgreement | None) -> str:
-    """Say on what share of the pairs the judges agree; of people and one machine, also how many of its yes and of its no
-    are wrong. "" if they cannot be compared.
+def agreement_sentence(agreement: ShownAgreement | None, labels: str) -> str:
+    """Say on what share of the pairs the judges agree; of people and one machine, what share of its yes and of its no is
+    wrong, weighted by rank. "" if they cannot be compared.
+
+    Args:
+        labels: whose the labels are, as `labels_owner` says it.
     """
     if agreement is None or len(agreement.found.judges) < 2:
         return ""
@@ -113,17 +127,24 @@ def agreement_sentence(agreement: ShownAgreement | None) -> str:
         names = _all_agree_text(judges)
         return f"{names[:1].upper()}{names[1:]} agree on {_share_words(agree, rows)} of {agreement.run}."
     machine, name = votes[1 - judges.index(PEOPLE)], judges[1 - judges.index(PEOPLE)]
-    errors = [_wrong_words(agree[machine == said], word) for said, word in ((YES, "yes"), (NO, "no"))]
-    wrong = ", ".join(filter(None, errors))
-    return f"Annotators confirm the {name} in {_share_words(agree, rows)}: {wrong}."
+    judged = weights_by_rank(agreement.found.ranks[voted], agreement.found.found)
+    wrong = " and ".join(
+        _wrong_words(f"{whose} {word}", ~agree[is_kind], judged[is_kind], rows[is_kind])
+        for whose, word, said in ((f"the {name}'s", "yes", YES), ("its", "no", NO))
+        if (is_kind := machine == said).any()
+    )
+    return f"{wrong[:1].upper()}{wrong[1:]} are wrong by {labels[:1].lower()}{labels[1:]}, weighted by rank."
 
 
-def _wrong_words(is_right: np.ndarray, verdict: str) -> str:
-    """Return how many verdicts of a kind are wrong, as in "its yes is wrong in 7 of 137"; "" if there are none of the
-    kind.
+def _wrong_words(verdicts: str, is_wrong: np.ndarray, judged: np.ndarray, question_rows: np.ndarray) -> str:
+    """Return what share of some verdicts is wrong with its interval over questions, as in "8.9% of its yes (95%: 3.1 to
+    22.8; 7 of 137 pairs)". judged: the probabilities of `rate`.
     """
-    wrong = int((~is_right).sum())
-    return f"its {verdict} is wrong in {wrong or 'none'} of {len(is_right):,}" if len(is_right) else ""
+    found = rate(is_wrong, np.ones(len(is_wrong), bool), judged, question_rows)
+    wrong = int(is_wrong.sum())
+    interval = f"95%: {percent(found.low)} to {percent(found.high)}; " if found.low is not None else ""
+    counted = f"{interval}{f'{wrong:,}' if wrong else 'none'} of {quantity(len(is_wrong), 'pair')}"
+    return f"{percent(found.value)}% of {verdicts} ({counted})"
 
 
 def _share_words(is_right: np.ndarray, question_rows: np.ndarray) -> str:
@@ -240,7 +261,7 @@ def _table(agreement: JudgeAgreement, table: Disagreements) -> Html:
     then each judge alone against the others.
     """
     three = len(agreement.judges) == 3
-    groups = [tag("th", "all agree", colspan=3, scope="colgroup", cls="group")]
+    groups = [tag("th", "all agree" if three else "both agree", colspan=3, scope="colgroup", cls="group")]
     if three:
         groups += [
             tag("th", WHO[judge], " alone", colspan=2, scope="colgroup", cls="group") for judge in agreement.judges
@@ -266,7 +287,7 @@ def _table(agreement: JudgeAgreement, table: Disagreements) -> Html:
             continue
         of = int(agreement.found[ranks[0] - 1 : ranks[1]].sum())
         cells = [
-            _share_cell(agreement, int(each), n, ranks, pattern)
+            _share_cell(agreement, int(each), _base(table.counts[number], table.patterns, pattern), ranks, pattern)
             for each, pattern in zip(table.counts[number], table.patterns, strict=True)
         ]
         share = span(f"of {of:,} retrieved", cls="interval")
@@ -276,7 +297,7 @@ def _table(agreement: JudgeAgreement, table: Disagreements) -> Html:
     sums = table.counts.sum(0)
     n = int(sums.sum())
     cells = [
-        _share_cell(agreement, int(count), n, (1, DEPTH), pattern)
+        _share_cell(agreement, int(count), _base(sums, table.patterns, pattern), (1, DEPTH), pattern)
         for count, pattern in zip(sums, table.patterns, strict=True)
     ]
     agree = _agreed_cell(int(sums[every].sum()), n)
@@ -286,6 +307,16 @@ def _table(agreement: JudgeAgreement, table: Disagreements) -> Html:
         tag("tr", tag("th", "rank", scope="col", cls="left"), wide_head("n"), tag("th", "agree", scope="col"), *heads),
     )
     return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures judges")
+
+
+def _base(counts: np.ndarray, patterns: Sequence[Pattern], pattern: Pattern) -> int:
+    """Return of how many pairs a cell shows its share: of the row's; where one of two judges alone says yes, of those to
+    which this judge says yes.
+    """
+    if len(pattern) != 2 or len(set(pattern)) == 1:
+        return int(counts.sum())
+    place = pattern.index(YES)
+    return int(sum(count for count, each in zip(counts, patterns, strict=True) if each[place] == YES))
 
 
 def main_action(shown: ShownAgreement | None) -> Html:
@@ -310,8 +341,8 @@ def _agreed_cell(number: int, n: int) -> Html:
     return tag("td", *_count_and_share(number, n), cls="figure")
 
 
-def _count_and_share(number: int, n: int) -> tuple[str, Html]:
-    return f"{number:,}", span(f"{percent(number / n)}%", cls="interval") if n else Html("")
+def _count_and_share(number: int, n: int, of: str = "") -> tuple[str, Html]:
+    return f"{number:,}", span(f"{percent(number / n)}%{of}", cls="interval") if n else Html("")
 
 
 def _dissenter(judges: tuple[str, ...], pattern: Pattern) -> str | None:
@@ -344,7 +375,7 @@ def _share_cell(agreement: JudgeAgreement, number: int, n: int, ranks: tuple[int
     chosen = url.value("cell") == key and url.value("ranks") == where
     if not number:
         return tag("td", "0", cls="soft chosen" if chosen else "soft")
-    words = join(*_count_and_share(number, n))
+    words = join(*_count_and_share(number, n, " of its yes" if len(pattern) == 2 and len(set(pattern)) > 1 else ""))
     address = _address(cell=None if chosen else key, ranks=None if chosen else where)
     title = (
         "Hide these pairs"
@@ -361,8 +392,8 @@ def _share_cell(agreement: JudgeAgreement, number: int, n: int, ranks: tuple[int
 def _convention(agreement: JudgeAgreement) -> str:
     sample = "Judged" if PEOPLE in agreement.judges else "Scored"
     return (
-        f"Small print: share of the row. {sample} pairs are not a random sample, so the table shows where judges "
-        "differ, not how often they differ overall. Hover over a column head for an explanation; click a count to "
+        f"Small print: share of the row; where only one of two says yes, of its yes. {sample} pairs are not a random sample, so the table shows where judges "
+        "differ, not how often they differ overall; the title weights each range of ranks by what the run retrieved there. Hover over a column head for an explanation; click a count to "
         "list its pairs."
     )
 

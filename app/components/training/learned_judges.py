@@ -15,7 +15,7 @@ from blindspot.app.components.setting_fields import setting_field
 from blindspot.app.components.training import tabs
 from blindspot.app.components.training.judges import agreement_panel, agreement_sentence, main_action, shown_agreement
 from blindspot.app.components.training.language_models import ask_form
-from blindspot.app.judging_stores import judging_stores
+from blindspot.app.judging_stores import judging_stores, labels_owner
 from blindspot.app.markup import Html, div, join, link, show, span, tag, term
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.manifest import Manifest
@@ -40,7 +40,7 @@ def judges_tab(open_study: Study, set_manifest: Manifest | None) -> None:
     """
     cards, reports = judges_of(open_study), {about["name"]: about for about in feature_judges(open_study)}
     shown = shown_agreement(open_study, set_manifest)
-    agreement = agreement_sentence(shown)
+    agreement = agreement_sentence(shown, labels_owner(open_study))
     best = max(reports.values(), key=lambda report: report["auc"], default=None)
     tabs.title(_best_judge_words(best) if best else agreement or "No judge is trained yet.", ABOUT)
     if agreement and not best:
