@@ -7,7 +7,13 @@ from importlib import import_module
 import pytest
 
 from blindspot.analysis import published
-from blindspot.app.components.experiments import _counted_words, _same_figure, finding, overview_sentence
+from blindspot.app.components.experiments import (
+    _counted_words,
+    _same_figure,
+    _stands_below_another,
+    finding,
+    overview_sentence,
+)
 from blindspot.app.components.planned_experiment import planned_table, planned_title
 from blindspot.backend.core.manifest import atomic_folder, read_json, write_json, write_manifest
 from blindspot.backend.core.study import Study
@@ -72,7 +78,10 @@ def test_an_experiment_that_trains_first_offers_to_estimate_its_time(study, monk
 
 def test_before_it_runs_an_experiment_shows_the_paper_s_figures_and_claims(study):
     page = Page(study.folder, "experiments", experiment="strategies")
-    assert "less in-batch negatives 0.4 68.9 against 68.5" in page.text and " 0.9 68.9 against 68.0" in page.text
+    assert (
+        "less in-batch negatives +0.4 points 68.9 against 68.5" in page.text
+        and " +0.9 points 68.9 against 68.0" in page.text
+    )
     assert "variant Success@5" not in page.text, "the claims have every figure"
     assert "questions for each of 8 devices, processed as one batch." in page.text, "the plan's notes"
     (title,) = page.part("<h1.*?</h1>")
@@ -80,7 +89,7 @@ def test_before_it_runs_an_experiment_shows_the_paper_s_figures_and_claims(study
     assert title.endswith(" (73.2 against 68.0); not run here yet.")
     assert f"{EXPERIMENTS['strategies'].asks} RocketQA, Tables 3 and 7." in page.text
     pair = "hard negatives, denoised (step 3) less hard negatives, not denoised"
-    assert f"denoised hard negatives beat raw ones {pair} 5.2 73.2 against 68.0 not run" in page.text
+    assert f"denoised hard negatives beat raw ones {pair} +5.2 points 73.2 against 68.0 not run" in page.text
     assert "What RocketQA reports on Natural Questions" in page.text
 
 
@@ -141,11 +150,11 @@ def test_a_result_stands_with_its_claims_and_its_word(study, tmp_path):
     assert first == "experiments?experiment=retrieval", "the tested claims come first"
     page = Page(study.folder, "experiments", experiment="retrieval")
     (answer,) = page.part("<h1.*?</h1>")
-    assert answer == finding(found) and answer.lower().startswith(found["verdict"]) and "n = " in answer
+    assert answer == finding(found) and answer.lower().startswith(found["verdict"]) and " question" in answer
     for claim in found["claims"]:
         figure = difference(claim, found["unit"])
         assert f"{claim['says']} {claim.get('about') or ''}".strip() in overview.text and figure in overview.text
-        assert claim["says"] in page.text and f"n = {claim['n']}" in page.text
+        assert claim["says"] in page.text and quantity(claim["n"], "question") in page.text
     for cell in found["cells"]:
         assert f"{100 * cell['value']:.1f}" in page.text
     assert "births/dev @5" in page.text
@@ -160,7 +169,7 @@ def test_verdicts_are_counted_and_the_finding_is_a_sentence():
     claim |= {"difference": 0.055, "low": -0.056, "high": 0.165, "n": 145}
     result = {"verdict": "inconclusive", "claims": [claim], "sentence": "It is inconclusive.", "unit": "%"}
     assert finding(result) == (
-        "Inconclusive here (only 2 seeds): “m is better”: +5.5 points (\N{MINUS SIGN}5.6 to +16.5), n = 145."
+        "Inconclusive here (only 2 seeds): “m is better”: +5.5 points (95%: \N{MINUS SIGN}5.6 to +16.5), 145 questions."
     )
     assert "+5.5 points of Success@20 (" in finding({**result, "plot": {"y": "Success@20"}}), "the plot's measure"
     assert "+5.5 points (" in finding({**result, "plot": {"y": "taken out"}})
@@ -172,6 +181,8 @@ def test_two_claims_with_one_figure_say_why():
     second = {"ahead": ["row", "m"], "behind": ["row", "BM25"]}
     cells = [{"row": "row", "column": "BM25", "value": 0.0}]
     assert "BM25's own difference, which is taken off it, is 0" in _same_figure(second, first, cells)
+    assert _stands_below_another({**second, "word": "supported"}, [{**first, "word": "supported"}], cells)
+    assert not _stands_below_another({**second, "word": "supported"}, [{**first, "word": "inconclusive"}], cells)
     assert not _same_figure(second, first, [{**cells[0], "value": 0.1}]) and not _same_figure(first, second, cells)
 
 

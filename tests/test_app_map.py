@@ -21,7 +21,7 @@ from blindspot.app.components.map.clusters import (
     by_misses,
     lie_apart,
     missed_count,
-    missed_passages,
+    missed_points,
     missed_questions,
     names_on_map,
     rows_of_runs,
@@ -57,6 +57,7 @@ from blindspot.backend.maps.colours import (
 from blindspot.backend.maps.edits import clusters_of, rename
 from blindspot.backend.maps.making import make_map
 from blindspot.backend.maps.point_values import cluster_names, facts_of_points
+from blindspot.backend.maps.selection import QUESTION
 from blindspot.backend.maps.settings import MapRequest
 from blindspot.backend.retrieval.dense import build_index
 from blindspot.backend.retrieval.retrieve import retrieve
@@ -145,7 +146,8 @@ def test_the_numbers_stand_beside_the_picture(study):
 def test_the_title_counts_the_misses_that_the_picture_shows(study):
     (title,) = Page(study.folder, "map", map="one").part("<h1.*?</h1>")
     missed = sum(not 0 < rank <= 5 for rank in measure(study, "tiny-dev").first_ranks)
-    assert title == f"tiny-dev misses {missed} of 40 questions in the top 5"
+    said = f"tiny-dev misses {missed} of 40 questions in the top 5 ({100 * missed / 40:.1f}%, 95%: "
+    assert title.startswith(said) and title.endswith(")")
     (other,) = Page(study.folder, "map", map="one", by="kind").part("<h1.*?</h1>")
     assert other == "40 questions among 61 passages"
 
@@ -190,8 +192,8 @@ def test_passages_lie_apart_by_their_median_distance_to_their_middle(study):
     assert ("The passages of the worst cluster lie apart" in text) == lie_apart(opened, state, worst, 0)
     missed = {each.id for each in missed_questions(opened, state, worst, "tiny-dev", 5)}
     facts = facts_of_points(opened)
-    ringed = missed_passages(opened, points(opened), state, worst, "tiny-dev", 5)
-    assert ringed == {
+    ringed = missed_points(opened, points(opened), state, worst, "tiny-dev", 5)
+    assert ringed == {QUESTION + question for question in missed} | {
         points(opened).ids[opened.shown_questions + place]
         for number, question in enumerate(facts.questions)
         for place in facts.positives[number]
@@ -261,8 +263,8 @@ def test_one_map_shows_what_two_runs_find_of_the_same_questions(study, tmp_path)
     assert len(listed) == int(count) and not tiny.intersection(listed)
     assert opened.next_step()[1] == f"question?question={listed[0]}&a=tiny-dev&b=other-dev&k=5"
     alone = Page(both.folder, "map", map="two").app.get("plotly_chart")[0].proto.spec
-    assert "fixed" not in alone and "positive of a missed question, cluster" in alone and name[1:-1] in alone, (
-        "the positives of the missed questions have rings"
+    assert "fixed" not in alone and "missed in the cluster" in alone and name[1:-1] in alone, (
+        "the missed questions and their positives have rings"
     )
 
 

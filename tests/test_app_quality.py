@@ -12,6 +12,7 @@ from blindspot.backend.judging.audits import audit
 from blindspot.backend.judging.batches import batch_of_pairs, make_batch
 from blindspot.backend.judging.quality import quality
 from blindspot.backend.judging.settings import ArmShares
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
@@ -131,9 +132,9 @@ def test_figures_of_agreement_and_of_people_are_those_of_the_store(study):
     drawn = "".join(f" in the top {depth} of {runs}" for runs, depth in frames) if len(frames) == 1 else ""
     assert re.search("<h1>(.*?)</h1>", page.html)[1] == (
         f"{100 * rate.value:.1f}% of the unlabelled passages{drawn} answer their question "
-        f"(95%: {100 * rate.low:.1f} to {100 * rate.high:.1f}), n = {rate.passages:,} passages."
+        f"(95%: {100 * rate.low:.1f} to {100 * rate.high:.1f}), {quantity(rate.questions, 'question')} with {quantity(rate.passages, 'passage')}."
     )
-    assert f"Audit of {rate.questions:,} questions. All labels: " in page.text
+    assert "All labels: " in page.text
     agree = f", alpha {four.value:.2f} (95%: {four.low:.2f} to {four.high:.2f}) on {four.passages:,} passages; "
     assert agree in page.text
     assert len(page.rows("ann and ben")) == 1

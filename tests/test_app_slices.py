@@ -137,7 +137,7 @@ def test_relations_along_frequency(study):
     mass = relations(study, runs="alpha,beta", view="frequency", k=5, buckets="cut")
     assert "Eight groups of about equal cumulative frequency" in mass.text
     assert "times the subject is mentioned in the question files" in str(page.app.get("plotly_chart")[0].proto)
-    assert page.part("<thead>.*?</thead>")[0].endswith("ahead only A only B"), "the better run's lead"
+    assert page.part("<thead>.*?</thead>")[0].endswith("ahead only A only B p (Holm)"), "the better run's lead"
     assert relations(study, runs="alpha", view="frequency").app.get("plotly_chart")
 
 

@@ -71,7 +71,8 @@ def test_the_sentence_names_the_reranker_that_the_next_labels_help_most():
     )
     assert unsure.basis == (
         "Forecast from trial fits with and without a part of the labels so far (0 judged pairs, 100 training questions with "
-        "a known positive), compared on questions of dev."
+        "a known positive), compared on questions of dev. In trials the 90% intervals held in 87 to 98% of cases. What a "
+        "retriever gains is not forecast."
     )
     both = forecast_of(reranker=(0.03, -0.01, 0.07), cleaning_reranker=(0.02, 0.01, 0.03))
     assert both.sentence == (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from blindspot.analysis.agreement import Agreement
+from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.agreement_words import agreement_in_words, agreement_strength
 from blindspot.backend.judging.quality import PairAgreement, Quality, label_clashes, labels_in_force, quality
@@ -100,7 +101,9 @@ def test_agreement_in_words_names_the_label_that_most_disputes_are_about(study):
     found = quality(study)
     assert found.clashes == (("related", "negative", 2), ("positive", "related", 1), ("positive", "negative", 1))
     words = agreement_in_words(found)
-    assert words.label == "related" and words.sentence == f"alpha {found.together.four.value:.2f}: weak"
+    four = found.together.four
+    interval = stated_interval(four.low, four.high, places=2)
+    assert words.label == "related" and words.sentence == f"alpha {four.value:.2f} {interval}: weak"
     assert (
         words.detail
         == "4 disagreements between two annotators: 2 related against negative, 1 positive against related, 1 positive against negative."

@@ -71,13 +71,21 @@ def _counted_words(words: Sequence[str]) -> str:
 
 
 def overview(results: Sequence[Mapping[str, Any]]) -> Html:
-    """Every claim that was tested with its figure, and below them all experiments."""
+    """Every claim that was tested with its figure, and below them all experiments. A claim with the figure and the verdict
+    of an earlier one stands below that.
+    """
     claims = []
     for result in newest_findings(results):
         tested = result["claims"]
         for number, claim in enumerate(tested):
+            if _stands_below_another(claim, tested[:number], result["cells"]):
+                continue
             about = [claim["about"]] if claim.get("about") else []
-            about += _why_same(claim, tested[:number], result["cells"])
+            about += [
+                f"The same figure and verdict: {each['says']}. {_same_figure(each, claim, result['cells'])}"
+                for each in tested[number + 1 :]
+                if _stands_below_another(each, [claim], result["cells"])
+            ]
             source = _experiment_link(
                 result["experiment"], f"{result['paper']}, {result['source']}", title=result["asks"]
             )
@@ -104,7 +112,7 @@ def _claimed_figure(claim: Mapping[str, Any], result: Mapping[str, Any]) -> Html
     if claim["difference"] is None:
         return difference(claim, unit)
     value, interval = difference_and_interval(claim, unit)
-    small = span(f" {interval}, n = {claim['n']:,}", cls="interval")
+    small = span(f" {interval}, {quantity(claim['n'], 'question')}", cls="interval")
     return span(f"{value}{points_words(unit, _measure(result))}", small, cls="figure")
 
 
@@ -127,12 +135,19 @@ def _paper_words(claim: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     return f"above {scale * claim.get('by', 0.0):g}"
 
 
+def _stands_below_another(
+    claim: Mapping[str, Any], earlier_claims: Sequence[Mapping[str, Any]], cells: Sequence[Mapping[str, Any]]
+) -> bool:
+    """Return whether an earlier claim has the same figure for a reason, and the same verdict."""
+    return any(earlier["word"] == claim["word"] and _same_figure(claim, earlier, cells) for earlier in earlier_claims)
+
+
 def _why_same(
     claim: Mapping[str, Any], earlier_claims: Sequence[Mapping[str, Any]], cells: Sequence[Mapping[str, Any]]
 ) -> list[str]:
     """Say why a claim has the figure of an earlier one, if it has, in one sentence at most."""
     reasons = (_same_figure(claim, earlier, cells) for earlier in earlier_claims)
-    return [words for words in reasons if words][:1]
+    return [f"The same figure as above: {words}" for words in reasons if words][:1]
 
 
 def _experiment_panels(results: Sequence[Mapping[str, Any]]) -> Html:
@@ -165,10 +180,11 @@ def _experiments_table(names: Sequence[str], results: Sequence[Mapping[str, Any]
             cells = (
                 tag("td", join(about.reports or "–", span(about.source, cls="about")), cls="left"),
                 tag("td", state, cls="left not-run" if state == "not run" else "left"),
-                tag("td", about.needs, cls="left wide"),
+                tag("td", about.needs.removeprefix("trains nothing").removeprefix("; needs ") or "–", cls="left wide"),
             )
             rows.append(row(*cells, head=asks))
-    heads = (("the paper reports", "left"), ("here", "left"), ("trains and needs", "left wide"))
+    is_free = all(listed[name].needs.startswith("trains nothing") for name in names)
+    heads = (("the paper reports", "left"), ("here", "left"), ("needs" if is_free else "trains and needs", "left wide"))
     return table(
         table_head("question", *(tag("th", name, scope="col", cls=cls) for name, cls in heads)),
         rows,
@@ -284,7 +300,7 @@ def _same_figure(claim: Mapping[str, Any], earlier: Mapping[str, Any], cells: Se
     less = next((cell for cell in cells if [cell["row"], cell["column"]] == claim["behind"]), None)
     if less is None or less["value"] != 0:
         return ""
-    return f"The same figure as above: {less['column']}'s own difference, which is taken off it, is 0."
+    return f"{less['column']}'s own difference, which is taken off it, is 0."
 
 
 def commands(name: str) -> Html:

@@ -88,8 +88,7 @@ def _paper_cell(claim: PaperClaim, printed: Mapping[Place, str], shares: Collect
     more, less = claim.expected_better, claim.expected_worse
     scale = 100 if more in shares else 1
     if less and more in printed and less in printed:
-        change = signed_number(float(printed[more]) - float(printed[less]))
-        change = change.removeprefix("+")  # the claim says in which direction
+        change = signed_number(float(printed[more]) - float(printed[less])) + (" points" if more in shares else "")
         return span(change, span(f"{printed[more]} against {printed[less]}", cls="interval"), cls="figure")
     if claim.tolerance is not None:
         return f"within ±{scale * claim.tolerance:g}"

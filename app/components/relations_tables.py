@@ -110,17 +110,22 @@ def _cells(
     if table.differences and both is None:
         cells += [tag("td"), *counts, wide_cell(""), tag("td", cls="wide strip-column")]
     elif both is not None:
-        estimate, p = both.difference.estimate, both.difference.p_adjusted
+        estimate = both.difference.estimate
         cells += [
             tag("td", gain(both.difference), data_value=estimate.value),
             *counts,
-            wide_cell("" if p is None else p_value(p)),
+            _adjusted_p(both),
             strip_cell(estimate, limit, is_pale=both.difference.p_shown > SURE or both.units < FEW),
         ]
     others = [k for k in table.ks if k != table.k]
     return cells + [
         tag("td", percentage(values[run][k], inline, is_share), cls="wide deep") for run in runs for k in others
     ]
+
+
+def _adjusted_p(both: PairedFigures) -> Html:
+    p = both.difference.p_adjusted
+    return wide_cell("" if p is None else p_value(p))
 
 
 def _count_heads() -> tuple[Html, Html]:
@@ -170,9 +175,9 @@ def along_frequency(curves: Curves, runs: Sequence[str], questions_address: Addr
                 both = differences.get(point.bucket)
                 cells.append(tag("td", gain(both.difference) if both else ""))
                 cells += (
-                    _count_cells(both, partial(questions_address, expression))
+                    [*_count_cells(both, partial(questions_address, expression)), _adjusted_p(both)]
                     if both
-                    else [wide_cell(""), wide_cell("")]
+                    else [wide_cell("")] * 3
                 )
             cells += [wide_cell(each) for each in shown[2:]]
             first = tag("th", head, scope="row", data_n=f"n {n_cell(point.n, point.units, curves.unit)}")
@@ -183,6 +188,7 @@ def along_frequency(curves: Curves, runs: Sequence[str], questions_address: Addr
     heads += [wide_head(name) if curves.differences else tag("th", name, scope="col") for name in names[:2]]
     if curves.differences:
         heads += [tag("th", term("ahead", GAIN), scope="col"), *_count_heads()]
+        heads.append(wide_head(term("p (Holm)", "p value, Holm-adjusted for the number of groups")))
     heads += [wide_head(name) for name in names[2:]]
     known_heads = ("frequency group" if name == "bucket" else name for name in curves.known_columns)
     return table(table_head(*known_heads, *heads), lines, "figures groups panel-table")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import streamlit as st
@@ -39,7 +39,7 @@ from blindspot.app.components.path_bar import lead_to
 from blindspot.app.components.question_list import question_table
 from blindspot.app.components.readings import Grouping, readings_panel
 from blindspot.app.components.stylesheets import style_sheet
-from blindspot.app.components.team.batches import offer_batch
+from blindspot.app.components.team.batches import offer_random_questions
 from blindspot.app.entry import enter
 from blindspot.app.markup import Html, div, join, link, show, span, tag
 from blindspot.app.runs import (
@@ -62,7 +62,6 @@ from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import join_expressions, write_condition
 from blindspot.backend.evaluation.slices import Facts
-from blindspot.backend.judging.settings import ArmShares
 from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training_sets.gold_checks import GoldCheck, Population
 from blindspot.db.errors import BlindspotError
@@ -192,15 +191,8 @@ def _check(open_study: Study, selection: Selection, relevance: Kind) -> None:
     gold_panel(
         open_study, [GoldCheck(kind, name, selection.k, relevance, selection.rule) for name in sides for kind in kinds]
     )
-    offer_batch(
-        open_study,
-        f"sample-{selection.a[:24]}-{selection.b[:24]}",
-        list(sides),
-        f"{SAMPLE} random questions",
-        size=SAMPLE,
-        depth=selection.k,
-        candidates=2 * selection.k,
-        mix=asdict(ArmShares(1.0, 0.0, 0.0)),
+    offer_random_questions(
+        open_study, f"sample-{selection.a[:24]}-{selection.b[:24]}", list(sides), SAMPLE, selection.k
     )
 
 

@@ -191,7 +191,8 @@ def _answer(map: Map, rows: Sequence[clusters.ClusterRow], colouring: Colouring)
         first = first_hits(map.study, run)
         ranks = [first[id] for id in map.question_ids if id in first]
         missed = sum(not 0 < rank <= k for rank in ranks)
-        title = f"{run} misses {missed:,} of {quantity(len(ranks), 'question')} in the top {k}"
+        interval = clusters.missed_interval(map, first, k)
+        title = f"{run} misses {missed:,} of {quantity(len(ranks), 'question')} in the top {k}{interval}"
         show(tag("h1", unbroken(title, [run])), tag("p", where))
         return
     compared = opened_study.comparison(
@@ -290,11 +291,9 @@ def _picture(
                 ringed, rings, note = _ringed_points(map, shown, state, cluster, saved), "", ""
                 run, k = colouring.run_of_misses, colouring.k
                 if not ringed and run and (worst := clusters.most_missed(rows, run)) is not None:
-                    if clusters.lie_apart(map, state, worst.id, view):
-                        note = APART
-                    else:
-                        ringed = clusters.missed_passages(map, shown, state, worst.id, run, k)
-                        rings = f"positive of a missed question, cluster “{worst.name}”"
+                    note = APART if clusters.lie_apart(map, state, worst.id, view) else ""
+                    ringed = clusters.missed_points(map, shown, state, worst.id, run, k)
+                    rings = f"missed in the cluster “{worst.name}”: question, and its passage"
                 names = _names(map, state, rows, colouring, view)
                 _plot(map, shown, state, colouring, view, Marks(ringed, rings, names, note))
             show(warnings(map, len(selectable(len(map)))))

@@ -161,7 +161,8 @@ def small_groups_sentence(curves: Curves, runs: Sequence[str]) -> str:
     if not leads:
         return ""
     each = "each of " if len(leads) > 1 else ""
-    return f"{'; '.join(leads)}; {each}fewer than {FEW} {noun_form(2, curves.unit)}, so only indicative."
+    few = f"{each}fewer than {FEW} {noun_form(2, curves.unit)} and uncorrected"
+    return f"{'; '.join(leads)}; {few}, so only indicative."
 
 
 def _group_name(curves: Curves, bucket: int) -> str:

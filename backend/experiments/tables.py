@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from blindspot.backend.core.result_table import ResultTable, latex_tables, records_table
+from blindspot.backend.text.number_words import quantity
 
 FIELDS = ("row", "column", "value", "low", "high", "n", "seeds", "published")
 
@@ -76,11 +77,11 @@ def as_lines(result: Mapping[str, Any]) -> list[str]:
 
 
 def difference(claim: Mapping[str, Any], unit: str, measure: str = "") -> str:
-    """Format the figures on which a claim's verdict is based: the difference, its interval and n."""
+    """Format the figures on which a claim's verdict is based: the difference, its interval and the number of questions."""
     if claim["difference"] is None:
         return "no questions"
     value, interval = difference_and_interval(claim, unit)
-    return f"{value}{points_words(unit, measure)} {interval}, n = {claim['n']:,}"
+    return f"{value}{points_words(unit, measure)} {interval}, {quantity(claim['n'], 'question')}"
 
 
 def points_words(unit: str, measure: str = "") -> str:
@@ -91,7 +92,7 @@ def points_words(unit: str, measure: str = "") -> str:
 def difference_and_interval(claim: Mapping[str, Any], unit: str) -> tuple[str, str]:
     """Return the difference of a claim that has one, and its interval in brackets."""
     value, low, high = (_signed_value(claim[name], unit) for name in ("difference", "low", "high"))
-    return value, f"({low} to {high})"
+    return value, f"(95%: {low} to {high})"
 
 
 def _signed_value(value: float, unit: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.judging.quality import Quality
 from blindspot.backend.text.number_words import quantity
 
@@ -15,7 +16,7 @@ MAIN_SHARE = 0.5  # a label is named if more than this share of the disputes inv
 
 @dataclass(frozen=True, slots=True)
 class AgreementWords:
-    """A sentence such as "alpha 0.41: weak; most disputes are about related", in two parts.
+    """A sentence such as "alpha 0.41 (95%: 0.30 to 0.52): weak; most disputes are about related", in two parts.
 
     Attributes:
         label: The label that most disputes involve; "" if there is none.
@@ -31,8 +32,11 @@ def agreement_in_words(quality: Quality) -> AgreementWords | None:
     """Return the agreement of all annotators in words; None if no passage was judged blind by two people."""
     if quality.together is None or quality.together.four.value is None:
         return None
+    four = quality.together.four
     alpha = quality.together.four.value
-    sentence = f"alpha {alpha:.2f}: {agreement_strength(alpha)}"
+    has_interval = four.low is not None and four.high is not None
+    interval = f" {stated_interval(four.low, four.high, places=2)}" if has_interval else ""
+    sentence = f"alpha {alpha:.2f}{interval}: {agreement_strength(alpha)}"
     disputes = sum(count for _, _, count in quality.clashes)
     if not disputes:
         return AgreementWords(sentence, "", "Nobody disagrees.")

@@ -9,7 +9,7 @@ from textwrap import shorten
 import numpy as np
 import streamlit as st
 
-from blindspot.analysis.accuracy import Estimate
+from blindspot.analysis.accuracy import Estimate, proportion
 from blindspot.analysis.buckets import FEW
 from blindspot.app import url, who
 from blindspot.app.components.compare_tables import scrolling
@@ -21,9 +21,11 @@ from blindspot.app.components.marks import INTERVAL, few, percentage
 from blindspot.app.components.message import try_action
 from blindspot.app.markup import Html, div, link, row, show, span, table_head, tag, term
 from blindspot.app.markup import table as table_of
+from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.maps import edits as changes
 from blindspot.backend.maps.edits import Clusters
 from blindspot.backend.maps.point_values import ClusterRow, cluster_names, cluster_rows, questions_of_cluster
+from blindspot.backend.maps.selection import QUESTION
 from blindspot.backend.maps.stored import Map
 from blindspot.backend.text.number_words import quantity
 from blindspot.db.records import Question
@@ -93,15 +95,27 @@ def lie_apart(map: Map, clusters: Clusters, id: int, view: int) -> bool:
     return float(np.median(np.linalg.norm(own - own.mean(axis=0), axis=1))) > WIDE * _extent(places)
 
 
-def missed_passages(map: Map, points: MapPoints, clusters: Clusters, id: int, run: str, k: int) -> frozenset[str]:
-    """Return the ids of the points of a cluster's passages that are positives of a question that a run misses."""
+def missed_points(map: Map, points: MapPoints, clusters: Clusters, id: int, run: str, k: int) -> frozenset[str]:
+    """Return the ids of the points of the questions that a run misses in a cluster, and of their positives there."""
     known = known_of(map)
     missed = {question.id for question in missed_questions(map, clusters, id, run, k)}
-    return frozenset(
+    passages = (
         points.ids[map.shown_questions + place]
         for place in clusters.members(id).tolist()
         if any(known.questions[number].id in missed for number in known.questions_by_passage.get(place, ()))
     )
+    return frozenset((*passages, *(QUESTION + question for question in missed)))
+
+
+def missed_interval(map: Map, first_ranks: Mapping[str, int], k: int) -> str:
+    """Return the share of the map's questions that a run misses with its interval, in brackets after their number."""
+    known = known_of(map)
+    rows = [row for row, question in enumerate(known.questions) if question.id in first_ranks]
+    missed = np.array([not 0 < first_ranks[known.questions[row].id] <= k for row in rows], bool)
+    share = proportion(missed, known.units[np.array(rows, np.int64)])
+    if share.low is None or share.high is None:
+        return ""
+    return f" ({100 * (share.value or 0.0):.1f}%, {stated_interval(100 * share.low, 100 * share.high)[1:]}"
 
 
 def missed_count(row: ClusterRow, run: str) -> int:
@@ -151,9 +165,9 @@ def misses_by_cluster(map: Map, rows: Sequence[ClusterRow], run: str, compared: 
     heads = ["missed", "%", *([] if other is None else [f"{other}, %"])]
     listed = table_of(table_head("cluster", *heads), lines, "figures clusters")
     return div(
-        tag("h2", f"Where {run} misses most"),
+        tag("h2", f"Where {run} misses most, by number"),
         listed,
-        tag("p", f"Questions missed in the top {k}. Pale: {few('question')}.", cls="convention"),
+        tag("p", f"Questions missed in the top {k}. Pale: {few(map.study.settings.unit)}.", cls="convention"),
         cls="panel misses",
     )
 
@@ -165,7 +179,7 @@ def _missed(hits: Estimate) -> Estimate:
 
 
 def _few(cluster: ClusterRow, run: str) -> str | None:
-    return "few" if cluster.hits[run].n < FEW else None
+    return "few" if cluster.hits[run].n_units < FEW else None
 
 
 def missed_questions(map: Map, clusters: Clusters, id: int, run: str, k: int) -> list[Question]:
@@ -186,7 +200,7 @@ def table(map: Map, clusters: Clusters, rows: Sequence[ClusterRow], k: int, open
     with st.container(key="map-clusters"), st.expander(label, expanded=open_cluster is not None):
         show(_undo_edit(map, clusters))
         _undo_buttons(map, clusters)
-        show(scrolling(_table(map, rows, shown, k, open_cluster), few("question")))
+        show(scrolling(_table(map, rows, shown, k, open_cluster), few(map.study.settings.unit)))
         show(
             tag(
                 "p",
@@ -262,7 +276,7 @@ def _table(map: Map, rows: Sequence[ClusterRow], runs: Sequence[str], k: int, op
 
 def _run_class(cluster: ClusterRow, run: str, runs: Sequence[str]) -> str | None:
     """The class of a run's cell: pale for few questions, and hidden in a narrow window from the second run on."""
-    classes = ("few" if cluster.hits[run].n < FEW else "", "wide" if run in runs[1:] else "")
+    classes = (_few(cluster, run) or "", "wide" if run in runs[1:] else "")
     return " ".join(filter(None, classes)) or None
 
 

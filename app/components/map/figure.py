@@ -23,7 +23,7 @@ from blindspot.backend.maps.point_values import categories
 from blindspot.backend.maps.stored import Map
 
 SELECTABLE = 20_000
-RINGS_ON_PHONES = "positive of a missed question, worst cluster"  # what `link.js` writes in a narrow legend
+RINGS_ON_PHONES = "missed in the worst cluster"  # what `link.js` writes in a narrow legend
 EDGE = 0.3  # share of the map at either side where a name grows inwards, so that a narrow window shows all of it
 OTHERS = "other"
 GREY, DARK_GREY = "#78828c", "#626a72"

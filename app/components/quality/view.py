@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from blindspot.app import hidden_questions, url
+from blindspot.app import hidden_questions, url, who
 from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.marks import empty, percent
 from blindspot.app.components.quality.agreement import agreement_panel, people_panel
@@ -16,7 +16,7 @@ from blindspot.app.components.quality.disputes import disputes_panel, settle_but
 from blindspot.app.components.quality.judges import judges_panel
 from blindspot.app.components.sign_in import sign_in
 from blindspot.app.components.stylesheets import style_sheet
-from blindspot.app.components.team.batches import new_batch_button
+from blindspot.app.components.team.batches import new_batch_button, offer_random_questions
 from blindspot.app.components.training.certificate import certificates_panel
 from blindspot.app.judging_stores import label_count_words, labels_and_givers
 from blindspot.app.markup import Html, div, show, tag
@@ -36,6 +36,7 @@ from blindspot.db.people import Person
 from blindspot.db.queue import Queue
 
 HERE = "quality"
+MOST_AUDITED = 500  # questions of an offered audit
 
 
 def render(open_study: Study, person: Person | None) -> None:
@@ -83,6 +84,7 @@ def render(open_study: Study, person: Person | None) -> None:
     drawn_from = _drawn_from(open_study, audited)
     show(*_page_head(open_study, found, audited, drawn_from), settle_button(visible))
     show(audit_panel(audited, everything.batches, chosen, by, page_address, drawn_from[1]))
+    _offer_audit(open_study, audited, *drawn_from)
     show(div(agreement_panel(found), people_panel(found), cls="side-by-side people-beside"), disputes)
     show(judges_panel(_judges(open_study, mark, sample), judge, trust, _injections(open_study, judge), page_address))
     show(certificates_panel(open_study))
@@ -159,11 +161,11 @@ def _page_head(
         alpha = f"alpha {agreement.value:.2f} {stated_interval(agreement.low, agreement.high, places=2)}"
         over = quantity(agreement.passages, "passage")
     number, givers = labels_and_givers(open_study)
-    labels, audit_words = f"All labels: {number:,} by {givers}", ""
+    labels = f"All labels: {number:,} by {givers}"
     if rate is not None and rate.value is not None and rate.low is not None and rate.high is not None:
         title = f"{percent(rate.value)}% of the unlabelled passages{_frame_words(*drawn_from)} answer their question "
-        title += f"{stated_interval(100 * rate.low, 100 * rate.high)}, n = {quantity(rate.passages, 'passage')}"
-        audit_words = f"Audit of {quantity(rate.questions, 'question')}. "
+        title += stated_interval(100 * rate.low, 100 * rate.high)
+        title += f", {quantity(rate.questions, 'question')} with {quantity(rate.passages, 'passage')}"
         labels += f", {alpha} on {over}" if alpha else ""
     elif alpha:
         title = f"Annotators agree with {alpha} over {over}"
@@ -171,7 +173,15 @@ def _page_head(
         title, labels = label_count_words(open_study), ""
     to_settle = sum(len(dispute.passages) for dispute in found.disputes)
     rest = "; ".join(filter(None, [labels, f"{quantity(to_settle, 'passage')} to settle" if to_settle else ""]))
-    return [tag("h1", f"{title}."), tag("p", f"{audit_words}{rest}.", cls="lead") if rest else Html("")]
+    return [tag("h1", f"{title}."), tag("p", f"{rest}.", cls="lead") if rest else Html("")]
+
+
+def _offer_audit(open_study: Study, audited: Audit, runs: Sequence[str], depth: int | None) -> None:
+    """Offer a batch of as many random questions as narrow the title's interval to 10 points, drawn like the audit."""
+    more = audited.overall.positive.more if audited.overall else None
+    if not more or not runs or not depth or not who.may(open_study.labels_path, "make batches"):
+        return
+    offer_random_questions(open_study, "audit", runs, min(more, MOST_AUDITED), depth)
 
 
 def _frame_words(runs: Sequence[str], depth: int | None) -> str:

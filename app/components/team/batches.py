@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any, Literal
 
@@ -23,7 +24,7 @@ from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.judge import judges_of
 from blindspot.backend.judging.batches import former_order_note, make_batch, questions_of
-from blindspot.backend.judging.settings import ORDERS, BatchSettings, Order
+from blindspot.backend.judging.settings import ORDERS, ArmShares, BatchSettings, Order
 from blindspot.backend.judging.waiting_words import reassignment_sentence, waiting_lines, waiting_names
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.text.number_words import noun_form, quantity
@@ -127,6 +128,20 @@ def offer_batch(open_study: Study, stem: str, runs: Sequence[str], words: str, *
     asked = request(make_batch, name, list(runs[:RUNS_OFFERED]), **settings)
     jobs.followed_button(open_study, asked, key=f"make-{stem}", words=f"Make a batch of {words}")
     return True
+
+
+def offer_random_questions(open_study: Study, stem: str, runs: Sequence[str], size: int, depth: int) -> None:
+    """Offer a batch of random questions, which shows every passage that these runs rank in the first `depth`."""
+    offer_batch(
+        open_study,
+        stem,
+        runs,
+        f"{size} random questions",
+        size=size,
+        depth=depth,
+        candidates=depth * len(runs),
+        mix=asdict(ArmShares(1.0, 0.0, 0.0)),
+    )
 
 
 def _is_offer(batch: Batch, runs: Sequence[str], settings: Mapping[str, Any]) -> bool:

@@ -22,6 +22,7 @@ from blindspot.app.components.training.this_set import (
     set_finding,
     set_section,
 )
+from blindspot.app.judging_stores import judging_stores
 from blindspot.app.markup import Html, div, link, show, tag, term
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.manifest import Manifest
@@ -120,12 +121,17 @@ def build_form(open_study: Study, manifests: dict[str, Manifest], set_manifest: 
         _run_over_train(open_study)
         return
     number = next(n for n in range(1, 10_000) if f"set-{n}" not in manifests)
+    has_labels = judging_stores(open_study).labels.last_event > 0
     with st.form("build-set", border=False, enter_to_submit=False):
         columns = st.columns([2, 3, 3, 2], vertical_alignment="bottom")
         name = columns[0].text_input("Name", f"set-{number}", max_chars=64)
         chosen = columns[1].multiselect("Mine from", runs, tabs.pools(set_manifest, runs))
         policy = columns[2].selectbox(
-            "Denoising policy", policy_names(), index=policy_names().index("answer_match+labels"), help=policy_help()
+            "Denoising policy",
+            policy_names(),
+            index=policy_names().index("answer_match+labels" if has_labels else "answer_match"),
+            format_func=policy_words,
+            help=policy_help(),
         )
         with columns[3]:
             took = f" (about {duration(set_manifest['seconds'])})" if set_manifest else ""
