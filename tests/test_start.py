@@ -40,3 +40,21 @@ def test_the_newest_schema_is_known_without_migrating(indexed_study, tmp_path):
     (tmp_path / "empty.db").touch()
     (tmp_path / "text.db").write_text("no database, only text that is long enough to be read as one" * 20)
     assert not any(is_newest(tmp_path / name) for name in ("none.db", "empty.db", "text.db"))
+
+
+GPU = """
+import importlib.abc, sys
+class Watch(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "torch":
+            print("scipy.stats is", "whole" if hasattr(sys.modules.get("scipy.stats"), "Normal") else "not whole")
+sys.meta_path.insert(0, Watch())
+from blindspot.app.components.training.form import has_gpu
+has_gpu()
+"""
+
+
+def test_the_app_looks_for_a_gpu_only_when_scipy_is_whole():
+    """A page in another thread that imports scipy.stats while torch is being imported fails: scipy asks for torch.Tensor."""
+    ran = subprocess.run([sys.executable, "-c", GPU], capture_output=True, text=True)
+    assert ran.stdout.splitlines() == ["scipy.stats is whole"], ran.stderr[-2000:]

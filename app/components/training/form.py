@@ -228,6 +228,9 @@ def cross_encoders(open_study: Study) -> list[str]:
 
 @st.cache_resource(show_spinner=False)
 def has_gpu() -> bool:
+    # First: scipy.stats looks for torch.Tensor while it is imported, and a page that imports it in another thread would
+    # meet half a torch.
+    import scipy.stats  # noqa: F401
     import torch
 
     return torch.cuda.is_available()
