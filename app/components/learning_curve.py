@@ -323,7 +323,7 @@ def _forecast_chart(expected: Sequence[Forecast], has_points: bool) -> Html:
         div(tag("b", "Judge as reranker"), span(", change of Success@1 in points", cls="soft"), cls="curve-title"),
         div(zero, *_line_with_band(places), *ticks, cls="curve-plot", aria_hidden="true"),
         div(span("0 more labels"), span(f"{LABELS[-1]}"), cls="curve-below"),
-        div("measured points: below" if has_points else "no measured points yet", cls="curve-below"),
+        div("measured points: below", cls="curve-below") if has_points else "",
         cls="curve-chart",
     )
 

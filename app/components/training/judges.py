@@ -128,23 +128,24 @@ def agreement_sentence(agreement: ShownAgreement | None, labels: str) -> str:
         return f"{names[:1].upper()}{names[1:]} agree on {_share_words(agree, rows)} of {agreement.run}."
     machine, name = votes[1 - judges.index(PEOPLE)], judges[1 - judges.index(PEOPLE)]
     judged = weights_by_rank(agreement.found.ranks[voted], agreement.found.found)
-    wrong = " and ".join(
-        _wrong_words(f"{whose} {word}", ~agree[is_kind], judged[is_kind], rows[is_kind])
-        for whose, word, said in ((f"the {name}'s", "yes", YES), ("its", "no", NO))
-        if (is_kind := machine == said).any()
-    )
-    return f"{wrong[:1].upper()}{wrong[1:]} are wrong by {labels[:1].lower()}{labels[1:]}, weighted by rank."
+    whose, errors = f"The {name}'s", []
+    for word, said in (("yes", YES), ("no", NO)):
+        if (is_kind := machine == said).any():
+            wrong = _wrong_words(~agree[is_kind], judged[is_kind], rows[is_kind])
+            errors.append(f"{whose} {word} is wrong in {wrong}")
+            whose = "its"
+    return f"{', '.join(errors)}, by {labels[:1].lower()}{labels[1:]}, weighted by rank."
 
 
-def _wrong_words(verdicts: str, is_wrong: np.ndarray, judged: np.ndarray, question_rows: np.ndarray) -> str:
-    """Return what share of some verdicts is wrong with its interval over questions, as in "8.9% of its yes (95%: 3.1 to
-    22.8; 7 of 137 pairs)". judged: the probabilities of `rate`.
+def _wrong_words(is_wrong: np.ndarray, judged: np.ndarray, question_rows: np.ndarray) -> str:
+    """Return what share of some verdicts is wrong with its interval over questions, as in "8.9% (95%: 3.1 to 22.8; 7 of
+    137 pairs)". judged: the probabilities of `rate`.
     """
     found = rate(is_wrong, np.ones(len(is_wrong), bool), judged, question_rows)
     wrong = int(is_wrong.sum())
     interval = f"95%: {percent(found.low)} to {percent(found.high)}; " if found.low is not None else ""
     counted = f"{interval}{f'{wrong:,}' if wrong else 'none'} of {quantity(len(is_wrong), 'pair')}"
-    return f"{percent(found.value)}% of {verdicts} ({counted})"
+    return f"{percent(found.value)}% ({counted})"
 
 
 def _share_words(is_right: np.ndarray, question_rows: np.ndarray) -> str:
