@@ -187,7 +187,8 @@ def frequency_words(*figures, cut="mentions", words=frequency_sentence):
     """The title, or another sentence, over groups of (points, low, high, p, units)."""
     groups = {
         bucket: SimpleNamespace(
-            units=units, difference=SimpleNamespace(p_shown=p, estimate=SimpleNamespace(value=v, low=low, high=high))
+            units=units,
+            difference=SimpleNamespace(p_shown=p, p_adjusted=p, estimate=SimpleNamespace(value=v, low=low, high=high)),
         )
         for bucket, (v, low, high, p, units) in enumerate(figures)
     }
@@ -207,13 +208,13 @@ def frequency_words(*figures, cut="mentions", words=frequency_sentence):
 def test_leads_in_small_groups_are_named_as_indicative():
     lead, small, back = (0.45, 0.3, 0.6, 0.001, 69), (0.385, 0.209, 0.573, 1, 26), (-0.227, -0.427, -0.056, 1, 22)
     assert frequency_words(lead, small, back, words=small_groups_sentence) == (
-        "2–3 mentions: one +38.5 (95%: 20.9 to 57.3); 4–9 mentions: two +22.7 (95%: 5.6 to 42.7); each of fewer than 30 "
-        "facts and uncorrected, so only indicative."
+        "2–3 mentions: one +38.5 (95%: 20.9 to 57.3), p 1.000 (Holm); 4–9 mentions: two +22.7 (95%: 5.6 to 42.7), p 1.000 "
+        "(Holm); each of fewer than 30 facts, so only indicative."
     )
     level = (0.1, -0.1, 0.3, 1, 22)
     assert frequency_words(lead, level, words=small_groups_sentence) == "", "their intervals include 0"
     assert frequency_words(small, level, words=small_groups_sentence, cut="mass").endswith(
-        "(95%: 20.9 to 57.3); fewer than 30 facts and uncorrected, so only indicative."
+        "(95%: 20.9 to 57.3), p 1.000 (Holm); fewer than 30 facts, so only indicative."
     )
 
 

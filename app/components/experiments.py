@@ -82,7 +82,7 @@ def overview(results: Sequence[Mapping[str, Any]]) -> Html:
                 continue
             about = [claim["about"]] if claim.get("about") else []
             about += [
-                f"The same figure and verdict: {each['says']}. {_same_figure(each, claim, result['cells'])}"
+                f"So is “{each['says']}”: {_same_figure(each, claim, result['cells'])}"
                 for each in tested[number + 1 :]
                 if _stands_below_another(each, [claim], result["cells"])
             ]

@@ -320,7 +320,11 @@ def _forecast_chart(expected: Sequence[Forecast], has_points: bool) -> Html:
     ]
     zero = span(cls="base", style=f"top:{vertical_position(0.0):.1f}%")
     return div(
-        div(tag("b", "Judge as reranker"), span(", change of Success@1 in points", cls="soft"), cls="curve-title"),
+        div(
+            tag("b", "Learned from more questions"),
+            span(", change of Success@1 in points", cls="soft"),
+            cls="curve-title",
+        ),
         div(zero, *_line_with_band(places), *ticks, cls="curve-plot", aria_hidden="true"),
         div(span("0 more labels"), span(f"{LABELS[-1]}"), cls="curve-below"),
         div("measured points: below", cls="curve-below") if has_points else "",

@@ -20,6 +20,7 @@ from blindspot.backend.evaluation.miss_facts import (
     reason,
     shared_words,
     summary_sentence,
+    unchecked_gold_sentence,
 )
 from blindspot.backend.retrieval.full_text import MAX_WORDS
 from blindspot.backend.text.number_words import quantity
@@ -87,8 +88,9 @@ def why_panel(explanation: MissExplanation, runs: Sequence[str], causes: Causes 
     """
     if not explanation.standings:
         return causes(None, "")
-    sentence = summary_sentence(explanation)
+    sentence, doubt = summary_sentence(explanation), unchecked_gold_sentence(explanation)
     return join(
+        tag("p", doubt, cls="doubt") if doubt else "",
         tag("p", sentence, cls="conclusion") if sentence else "",
         causes(explanation, reason(explanation)[0]),
         div(

@@ -396,6 +396,8 @@ def _plot(
         return relation_label(name) if is_relation else names.get(name, name)
 
     sizes = "Large: questions; small: passages. " if map.shown_questions and len(map.ordinals) else ""
+    if sizes and marks.names:
+        sizes += "Names and clusters are of passages; their questions may lie elsewhere. "
     if sizes or marks.note:
         show(tag("p", sizes, marks.note, cls="convention"))
     st.plotly_chart(

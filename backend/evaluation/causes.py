@@ -65,7 +65,7 @@ CAUSES: dict[Cause, CauseRule] = {
         f"first answer after {LATE_SHARE:.0%} of the words.",
     ),
     Cause.OTHER_ENTITY_PASSAGE: CauseRule(
-        "Fact in another entity's passage",
+        "Gold in another entity's passage",
         f"The title of each gold passage has less than {NAMESAKE_SHARE:.0%} of the words of the subject's name.",
     ),
     Cause.RARE_SUBJECT: CauseRule(

@@ -15,6 +15,7 @@ from blindspot.backend.core.arrays import open_array
 from blindspot.backend.core.runs import Run
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.importing.gold import find_ordinals
+from blindspot.backend.evaluation.causes import NAMESAKE_SHARE
 from blindspot.backend.evaluation.question_facts import content_words
 from blindspot.backend.text.answers import (
     DEFAULT_RULE,
@@ -210,6 +211,24 @@ def false_negative_sentence(explanation: MissExplanation, run_result: GoldRank) 
         return ""
     return (
         f"{run_result.run} ranks a passage first that contains an answer but is not gold: it may be a false negative."
+    )
+
+
+def unchecked_gold_sentence(explanation: MissExplanation) -> str:
+    """Return a sentence that the gold may state another fact, if no gold passage has the subject's name as its title; else
+    "".
+    """
+    question = explanation.question
+    gold = [each for each in explanation.passages.values() if each.id in question.gold]
+    if not question.subject or not gold:
+        return ""
+    if max(name_share(question.subject, each.title) for each in gold) >= NAMESAKE_SHARE:
+        return ""
+    which = "The gold passage is" if len(gold) == 1 else f"None of the {len(gold)} gold passages is"
+    not_one = "not " if len(gold) == 1 else ""
+    return (
+        f"{which} {not_one}titled {question.subject}, so the gold may hold the answer's words by chance: read it before the "
+        "reasons below."
     )
 
 

@@ -9,7 +9,7 @@ from itertools import takewhile
 
 from blindspot.analysis.buckets import FEW, GROUPS, NEVER
 from blindspot.analysis.relations import RELATIONS
-from blindspot.backend.core.result_table import signed_number, stated_interval
+from blindspot.backend.core.result_table import p_value, signed_number, stated_interval
 from blindspot.backend.evaluation.comparison import SURE, PairedFigures
 from blindspot.backend.evaluation.comparison_words import where_words
 from blindspot.backend.evaluation.findings import bucket_words
@@ -157,12 +157,12 @@ def small_groups_sentence(curves: Curves, runs: Sequence[str]) -> str:
             continue
         lead = f"{runs[_points(both) < 0]} {signed_number(abs(_points(both)))}"
         low, high = sorted(math.copysign(100, _points(both)) * end for end in (low, high))
-        leads.append(f"{_group_name(curves, bucket)}: {lead} {stated_interval(low, high)}")
+        p = f", p {p_value(both.difference.p_adjusted)} (Holm)" if both.difference.p_adjusted is not None else ""
+        leads.append(f"{_group_name(curves, bucket)}: {lead} {stated_interval(low, high)}{p}")
     if not leads:
         return ""
     each = "each of " if len(leads) > 1 else ""
-    few = f"{each}fewer than {FEW} {noun_form(2, curves.unit)} and uncorrected"
-    return f"{'; '.join(leads)}; {few}, so only indicative."
+    return f"{'; '.join(leads)}; {each}fewer than {FEW} {noun_form(2, curves.unit)}, so only indicative."
 
 
 def _group_name(curves: Curves, bucket: int) -> str:

@@ -23,6 +23,9 @@ from blindspot.backend.maps.point_values import categories
 from blindspot.backend.maps.stored import Map
 
 SELECTABLE = 20_000
+RING = "#ea3a9c"  # 3.8 to 1 on white, 4.8 to 1 on the dark page
+MANY_RINGS = 120
+"""More rings than so many are thin, so that they do not hide what they mark."""
 RINGS_ON_PHONES = "missed in the worst cluster"  # what `link.js` writes in a narrow legend
 EDGE = 0.3  # share of the map at either side where a name grows inwards, so that a narrow window shows all of it
 OTHERS = "other"
@@ -167,7 +170,7 @@ def map_figure(
                 traces.append(_trace(places[shown[rows]], [ids[i] for i in shown[rows]], texts, style, is_first))
     if highlighted_ids:
         marked = np.array([i for i, id in enumerate(ids) if id in highlighted_ids])
-        sizes = np.where(marked < map.shown_questions, question_size, passage_size) + 4
+        sizes = np.where(marked < map.shown_questions, question_size, passage_size) + (2 if has_many else 4)
         traces.append(_rings(places[marked], sizes))
     result = Figure(traces)
     _lay_out(result, map)
@@ -244,7 +247,12 @@ def _rings(coordinates: np.ndarray, sizes: np.ndarray) -> dict[str, Any]:
         "showlegend": False,
         "name": "marked",
         "legendrank": 1,  # last in the legend, whose order is reversed
-        "marker": {"color": "#e0218a", "symbol": "circle-open", "size": sizes.tolist(), "line": {"width": 1.5}},
+        "marker": {
+            "color": RING,
+            "symbol": "circle-open",
+            "size": sizes.tolist(),
+            "line": {"width": 1 if len(sizes) > MANY_RINGS else 2},
+        },
         "unselected": {"marker": {"opacity": 1}},
     }
 

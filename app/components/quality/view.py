@@ -83,8 +83,9 @@ def render(open_study: Study, person: Person | None) -> None:
     disputes = disputes_panel(visible, bad, names, page, page_address)
     drawn_from = _drawn_from(open_study, audited)
     show(*_page_head(open_study, found, audited, drawn_from), settle_button(visible))
-    show(audit_panel(audited, everything.batches, chosen, by, page_address, drawn_from[1]))
-    _offer_audit(open_study, audited, *drawn_from)
+    with st.container(key="audit"):
+        show(audit_panel(audited, everything.batches, chosen, by, page_address, drawn_from[1]))
+        _offer_audit(open_study, audited, *drawn_from)
     show(div(agreement_panel(found), people_panel(found), cls="side-by-side people-beside"), disputes)
     show(judges_panel(_judges(open_study, mark, sample), judge, trust, _injections(open_study, judge), page_address))
     show(certificates_panel(open_study))

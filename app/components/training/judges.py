@@ -9,7 +9,7 @@ import numpy as np
 import streamlit as st
 
 from blindspot.analysis.accuracy import proportion
-from blindspot.analysis.audit import rate
+from blindspot.analysis.audit import Rate, rate
 from blindspot.analysis.disagreements import (
     NO,
     SILENT,
@@ -127,25 +127,27 @@ def agreement_sentence(agreement: ShownAgreement | None, labels: str) -> str:
         names = _all_agree_text(judges)
         return f"{names[:1].upper()}{names[1:]} agree on {_share_words(agree, rows)} of {agreement.run}."
     machine, name = votes[1 - judges.index(PEOPLE)], judges[1 - judges.index(PEOPLE)]
-    judged = weights_by_rank(agreement.found.ranks[voted], agreement.found.found)
     whose, errors = f"The {name}'s", []
     for word, said in (("yes", YES), ("no", NO)):
         if (is_kind := machine == said).any():
-            wrong = _wrong_words(~agree[is_kind], judged[is_kind], rows[is_kind])
-            errors.append(f"{whose} {word} is wrong in {wrong}")
+            wrong = _weighted_share(agreement.found, np.flatnonzero(voted)[is_kind], ~agree[is_kind])
+            errors.append(f"{whose} {word} is wrong in {_weighted_words(wrong)}")
             whose = "its"
     return f"{', '.join(errors)}, by {labels[:1].lower()}{labels[1:]}, weighted by rank."
 
 
-def _wrong_words(is_wrong: np.ndarray, judged: np.ndarray, question_rows: np.ndarray) -> str:
-    """Return what share of some verdicts is wrong with its interval over questions, as in "8.9% (95%: 3.1 to 22.8; 7 of
-    137 pairs)". judged: the probabilities of `rate`.
+def _weighted_share(agreement: JudgeAgreement, places: np.ndarray, chosen: np.ndarray) -> Rate:
+    """Return the share of chosen pairs among some, (n,) places and (n,) bool, with each range of ranks weighted by what the
+    run retrieved there.
     """
-    found = rate(is_wrong, np.ones(len(is_wrong), bool), judged, question_rows)
-    wrong = int(is_wrong.sum())
-    interval = f"95%: {percent(found.low)} to {percent(found.high)}; " if found.low is not None else ""
-    counted = f"{interval}{f'{wrong:,}' if wrong else 'none'} of {quantity(len(is_wrong), 'pair')}"
-    return f"{percent(found.value)}% ({counted})"
+    judged = weights_by_rank(agreement.ranks, agreement.found)[places]
+    return rate(chosen, np.ones(len(places), bool), judged, agreement.rows[places])
+
+
+def _weighted_words(share: Rate) -> str:
+    """Return a share with its interval over questions and n, as in "8.9% (95%: 3.1 to 22.8; 137 pairs)"."""
+    interval = f"95%: {percent(share.low)} to {percent(share.high)}; " if share.low is not None else ""
+    return f"{percent(share.value)}% ({interval}{quantity(share.passages, 'pair')})"
 
 
 def _share_words(is_right: np.ndarray, question_rows: np.ndarray) -> str:
@@ -208,10 +210,11 @@ def _agreement_card(agreement: ShownAgreement, sentence: str) -> tuple[Pattern, 
     if not can_compare:
         show(*lacking, tag("p", "At least two of the three judges are needed for a comparison.", cls="soft"))
         return None
-    table = tabulate(found.ranks, found.votes(float(agreement.cut)))
+    votes = found.votes(float(agreement.cut))
+    table = tabulate(found.ranks, votes)
     show(
         tag("p", sentence) if sentence else "",
-        scrolling(_table(found, table)),
+        scrolling(_table(found, table, votes)),
         methods_note(_convention(found)),
         *lacking,
     )
@@ -257,29 +260,23 @@ def _address(**changed: object) -> str:
     return url.href(url.TRAINING, {**st.query_params.to_dict(), "page": None, **changed})
 
 
-def _table(agreement: JudgeAgreement, table: Disagreements) -> Html:
+def _table(agreement: JudgeAgreement, table: Disagreements, votes: np.ndarray) -> Html:
     """One row for each range of ranks with pairs, and one for all of them. The columns come in pairs: all judges agree,
     then each judge alone against the others.
     """
     three = len(agreement.judges) == 3
-    groups = [tag("th", "all agree" if three else "both agree", colspan=3, scope="colgroup", cls="group")]
-    if three:
-        groups += [
-            tag("th", WHO[judge], " alone", colspan=2, scope="colgroup", cls="group") for judge in agreement.judges
-        ]
-    else:
-        groups += [tag("th", "only one says yes", colspan=2, scope="colgroup", cls="group")]
+    groups = [tag("th", "all agree", colspan=3, scope="colgroup", cls="group")] if three else []
+    groups += [
+        tag("th", WHO[judge], " alone", colspan=2, scope="colgroup", cls="group") for judge in agreement.judges if three
+    ]
     heads = []
     for pattern in table.patterns:
         judge = _dissenter(agreement.judges, pattern)
-        words = (
-            _yes_or_no(pattern[0])
-            if judge is None
-            else _yes_or_no(pattern[agreement.judges.index(judge)])
-            if three
-            else WHO[judge]
-        )
-        heads.append(tag("th", words, scope="col", title=_verdict_sentence(agreement.judges, pattern)))
+        words: Html | str = _yes_or_no(pattern[0] if judge is None else pattern[agreement.judges.index(judge)])
+        if not three:
+            words = f"both {words}" if judge is None else join("only ", WHO[judge], f" {words}")
+        is_wide = "wide" if judge is None and not three else None  # a narrow window shows where two judges differ
+        heads.append(tag("th", words, scope="col", cls=is_wide, title=_verdict_sentence(agreement.judges, pattern)))
     lines = []
     every = [len(set(pattern)) == 1 for pattern in table.patterns]
     for number, ranks in enumerate(table.spans):
@@ -298,16 +295,35 @@ def _table(agreement: JudgeAgreement, table: Disagreements) -> Html:
     sums = table.counts.sum(0)
     n = int(sums.sum())
     cells = [
-        _share_cell(agreement, int(count), _base(sums, table.patterns, pattern), (1, DEPTH), pattern)
+        _share_cell(
+            agreement,
+            int(count),
+            _base(sums, table.patterns, pattern),
+            (1, DEPTH),
+            pattern,
+            _weighted_of_its_yes(agreement, votes, pattern),
+        )
         for count, pattern in zip(sums, table.patterns, strict=True)
     ]
     agree = _agreed_cell(int(sums[every].sum()), n)
     lines.append(tag("tr", tag("th", "all", scope="row"), tag("td", f"{n:,}", cls="wide"), agree, *cells, cls="sum"))
     head = join(
-        tag("tr", tag("th", "", scope="col"), tag("th", "", cls="wide"), *groups),
+        tag("tr", tag("th", "", scope="col"), tag("th", "", cls="wide"), *groups) if groups else "",
         tag("tr", tag("th", "rank", scope="col", cls="left"), wide_head("n"), tag("th", "agree", scope="col"), *heads),
     )
     return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures judges")
+
+
+def _weighted_of_its_yes(agreement: JudgeAgreement, votes: np.ndarray, pattern: Pattern) -> str:
+    """Return the share in the row of all ranks of a cell where one of two judges alone says yes, weighted by rank; "" for
+    other cells.
+    """
+    if len(pattern) != 2 or len(set(pattern)) == 1:
+        return ""
+    said_yes = np.flatnonzero((votes[pattern.index(YES)] == YES) & (votes != SILENT).all(0))
+    alone = (votes[:, said_yes] == np.array(pattern)[:, None]).all(0)
+    share = _weighted_share(agreement, said_yes, alone) if len(said_yes) else None
+    return "" if share is None else f"{percent(share.value)}% of its yes, weighted"
 
 
 def _base(counts: np.ndarray, patterns: Sequence[Pattern], pattern: Pattern) -> int:
@@ -339,11 +355,7 @@ def main_action(shown: ShownAgreement | None) -> Html:
 
 
 def _agreed_cell(number: int, n: int) -> Html:
-    return tag("td", *_count_and_share(number, n), cls="figure")
-
-
-def _count_and_share(number: int, n: int, of: str = "") -> tuple[str, Html]:
-    return f"{number:,}", span(f"{percent(number / n)}%{of}", cls="interval") if n else Html("")
+    return tag("td", f"{number:,}", span(f"{percent(number / n)}%", cls="interval") if n else "", cls="figure")
 
 
 def _dissenter(judges: tuple[str, ...], pattern: Pattern) -> str | None:
@@ -371,12 +383,18 @@ def _yes_or_no(answer: int) -> str:
     return "✓ yes" if answer == YES else "✕ no"
 
 
-def _share_cell(agreement: JudgeAgreement, number: int, n: int, ranks: tuple[int, int], pattern: Pattern) -> Html:
+def _share_cell(
+    agreement: JudgeAgreement, number: int, n: int, ranks: tuple[int, int], pattern: Pattern, weighted: str = ""
+) -> Html:
+    """weighted: the share in words, where it is not `number` of `n`."""
+    is_two, is_agreed = len(pattern) == 2, len(set(pattern)) == 1
+    wide = " wide" if is_two and is_agreed else ""
     key, where = _key(pattern), _ranks_text(ranks)
     chosen = url.value("cell") == key and url.value("ranks") == where
     if not number:
-        return tag("td", "0", cls="soft chosen" if chosen else "soft")
-    words = join(*_count_and_share(number, n, " of its yes" if len(pattern) == 2 and len(set(pattern)) > 1 else ""))
+        return tag("td", "0", cls=f"soft{' chosen' if chosen else ''}{wide}")
+    share = weighted or f"{percent(number / n)}%{' of its yes' if is_two and not is_agreed else ''}"
+    words = join(f"{number:,}", span(share, cls="interval"))
     address = _address(cell=None if chosen else key, ranks=None if chosen else where)
     title = (
         "Hide these pairs"
@@ -386,7 +404,7 @@ def _share_cell(agreement: JudgeAgreement, number: int, n: int, ranks: tuple[int
     return tag(
         "td",
         link(words, address, title=title, aria_current="true" if chosen else None, data_focus=f"cell-{key}-{where}"),
-        cls="figure chosen" if chosen else "figure",
+        cls=f"figure{' chosen' if chosen else ''}{wide}",
     )
 
 

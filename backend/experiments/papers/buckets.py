@@ -139,7 +139,10 @@ def _claims(
 ) -> list[PaperClaim]:
     compared: dict[str, tuple[str, str] | None] = {"{} is better on entities of training questions": None}
     if by_frequency:
-        compared = {"{} is better on frequent entities": None, "BM25 depends on the frequency less than {}": by_bm25}
+        compared = {
+            "{} is better on frequent than on rare entities": None,
+            "BM25 depends on the frequency less than {}": by_bm25,
+        }
     return [
         PaperClaim(says.format(encoder), by_encoder, less, about=row, as_published=says.format(PAPERS_ENCODER))
         for says, less in compared.items()
