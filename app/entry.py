@@ -12,6 +12,7 @@ import streamlit as st
 from blindspot.app.components.marks import notice
 from blindspot.app.log import where_details_are
 from blindspot.app.markup import show
+from blindspot.app.whole_imports import import_whole
 from blindspot.db.connection import NotSaved
 from blindspot.db.errors import BlindspotError
 
@@ -21,12 +22,15 @@ TRANSIENT_ERRORS = (OSError, sqlite3.Error, NotSaved)
 SECONDS_TO_RETRY = 5.0
 
 
-def enter(page: Callable[[], None]) -> None:
+def enter(page: Callable[[], None], draws: bool = True) -> None:
     """Run a page. Every page file ends with a call of this function.
 
     `main.py` calls `st.navigation`. Because of the folder `pages` next to `main.py`, Streamlit runs a page's file
     directly when the first visitor of a server requests that page. A page that was not started by `main.py` therefore
     starts `main.py`.
+
+    Args:
+        draws: whether the page may draw with plotly, which needs whole libraries.
     """
     if not st.session_state.pop(THROUGH_MAIN, False):
         from blindspot.app.main import main
@@ -34,6 +38,8 @@ def enter(page: Callable[[], None]) -> None:
         main()
         return
     with one_line():
+        if draws:
+            import_whole()
         page()
 
 

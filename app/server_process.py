@@ -76,13 +76,16 @@ def host(port: int, address: str, names: list[str]) -> None:
 
 
 def import_first_page() -> None:
-    """Import what Home imports, while a browser loads Streamlit's scripts. The page file itself is run by Streamlit
-    only.
+    """Import what Home imports, and then what the other pages wait for, while a browser loads Streamlit's scripts. The
+    page file itself is run by Streamlit only.
     """
     import_module("blindspot.app.main")
     for statement in ast.parse(HOME.read_text(encoding="utf-8")).body:
         if isinstance(statement, ast.ImportFrom) and statement.module:
             import_module(statement.module)
+    from blindspot.app.whole_imports import import_whole
+
+    import_whole()
 
 
 def application(port: int, address: str, names: Sequence[str] = ()) -> ASGIApp:

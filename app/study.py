@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -62,10 +61,7 @@ def _file_version(path: Path) -> int | None:
 
 @st.cache_resource(max_entries=4, show_spinner=False)
 def _open_study(folder: str, marks: tuple) -> Study:
-    opened = Study.open(folder)
-    # The import takes 0.2 s, for which the first test would otherwise wait.
-    compute_ahead(lambda: import_module("scipy.special"), "significance", wait=SECONDS_TO_READ)
-    return opened
+    return Study.open(folder)
 
 
 def compute_ahead(computation: Callable[[], object], *key: object, wait: float = 0.0) -> None:

@@ -55,6 +55,17 @@ has_gpu()
 
 
 def test_the_app_looks_for_a_gpu_only_when_scipy_is_whole():
-    """A page in another thread that imports scipy.stats while torch is being imported fails: scipy asks for torch.Tensor."""
+    """A page that imports scipy.stats while another thread imports torch fails: scipy asks for torch.Tensor."""
     ran = subprocess.run([sys.executable, "-c", GPU], capture_output=True, text=True)
     assert ran.stdout.splitlines() == ["scipy.stats is whole"], ran.stderr[-2000:]
+
+
+@pytest.mark.parametrize(("draws", "order"), [(True, ["libraries", "page"]), (False, ["page"])])
+def test_a_page_that_draws_waits_for_whole_libraries(monkeypatch, draws, order):
+    from blindspot.app import entry
+
+    done = []
+    monkeypatch.setattr(entry.st, "session_state", {entry.THROUGH_MAIN: True})
+    monkeypatch.setattr(entry, "import_whole", lambda: done.append("libraries"))
+    entry.enter(lambda: done.append("page"), draws=draws)
+    assert done == order

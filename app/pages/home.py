@@ -186,4 +186,4 @@ def _make_more(open_study: Study, contents: dict[str, Any]) -> None:
         st.code(with_study(command_line(kind, retriever, split), open_study), language=None, wrap_lines=True)
 
 
-enter(page)
+enter(page, draws=False)

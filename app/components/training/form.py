@@ -14,6 +14,7 @@ from blindspot.app.components.marks import notice
 from blindspot.app.components.setting_fields import setting_field
 from blindspot.app.entry import one_line
 from blindspot.app.markup import show, tag
+from blindspot.app.whole_imports import import_whole
 from blindspot.backend.core.jobs import JobRequest, request
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval.model_kinds import encoders_of_kind
@@ -228,9 +229,7 @@ def cross_encoders(open_study: Study) -> list[str]:
 
 @st.cache_resource(show_spinner=False)
 def has_gpu() -> bool:
-    # First: scipy.stats looks for torch.Tensor while it is imported, and a page that imports it in another thread would
-    # meet half a torch.
-    import scipy.stats  # noqa: F401
+    import_whole()
     import torch
 
     return torch.cuda.is_available()
