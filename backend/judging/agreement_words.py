@@ -32,7 +32,7 @@ def agreement_in_words(quality: Quality) -> AgreementWords | None:
     """Return the agreement of all annotators in words; None if no passage was judged blind by two people."""
     if quality.together is None or quality.together.four.value is None:
         return None
-    alpha, low, high = (getattr(quality.together.four, name) for name in ("value", "low", "high"))
+    alpha, low, high = quality.together.four.value, quality.together.four.low, quality.together.four.high
     interval = "" if low is None or high is None else f" {stated_interval(low, high, places=2)}"
     sentence = f"alpha {alpha:.2f}{interval}: {agreement_strength(alpha)}"
     disputes = sum(count for _, _, count in quality.clashes)
