@@ -300,7 +300,7 @@ def _same_figure(claim: Mapping[str, Any], earlier: Mapping[str, Any], cells: Se
     less = next((cell for cell in cells if [cell["row"], cell["column"]] == claim["behind"]), None)
     if less is None or less["value"] != 0:
         return ""
-    return f"{less['column']}'s own difference, which is taken off it, is 0."
+    return f"{less['column']}'s own difference is 0."
 
 
 def commands(name: str) -> Html:

@@ -282,6 +282,19 @@ class _Marked:
         return join(before, frame_answer(inside), after)
 
 
+def passage_excerpt(passage: Passage, question: Question, rule: str) -> Html:
+    """The part of a passage's text around the first answer, as a list shows it folded."""
+    marked = _Marked.from_passage(passage, question, rule)
+    start, end = excerpt(passage.text, marked.answers, marked.word_spans, marked.names)
+    return tag(
+        "p",
+        "… " if start else "",
+        marked._highlight(start, end),
+        " …" if end < len(passage.text) else "",
+        cls="excerpt",
+    )
+
+
 def highlighted_text(
     whole: str, low: int, high: int, answers: Sequence[Span], word_spans: Sequence[Span], near: Sequence[Span] = ()
 ) -> Html:

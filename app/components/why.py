@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from blindspot.app import study as held
 from blindspot.app import url
+from blindspot.app.components.hit_lists import passage_excerpt
 from blindspot.app.components.marks import gold_badge, letter
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.markup import Html, div, join, link, span, tag, term
@@ -79,23 +80,27 @@ def why_section(
     explanation = explain_question(study, question, runs, rule, NEIGHBOURS)
     told = reason(explanation)[0]
     head = div(tag("h2", f"Why {told} missed this" if told else "Why did a run miss this?"), close, cls="list-head")
-    return join(style_sheet("analysis.css"), div(head, why_panel(explanation, runs, causes), edits(), cls="panel why"))
+    return join(
+        style_sheet("analysis.css"), div(head, why_panel(explanation, runs, causes, rule), edits(), cls="panel why")
+    )
 
 
-def why_panel(explanation: MissExplanation, runs: Sequence[str], causes: Causes = _no_causes) -> Html:
-    """The facts for one question: the conclusion, the causes, the evidence and the gold passage's neighbours. `runs` are
-    A and B, in this order.
+def why_panel(
+    explanation: MissExplanation, runs: Sequence[str], causes: Causes = _no_causes, rule: str = "dpr"
+) -> Html:
+    """The facts for one question: the conclusion, the causes, the evidence, and the gold passage with its neighbours.
+    `runs` are A and B, in this order.
     """
     if not explanation.standings:
         return causes(None, "")
     sentence, doubt = summary_sentence(explanation), unchecked_gold_sentence(explanation)
     return join(
-        tag("p", doubt, cls="doubt") if doubt else "",
         tag("p", sentence, cls="conclusion") if sentence else "",
+        tag("p", doubt, cls="conclusion") if doubt else "",
         causes(explanation, reason(explanation)[0]),
         div(
             _standings(explanation, list(runs)),
-            div(*_neighbours(explanation), _training_fact(explanation)),
+            div(_gold_excerpt(explanation, rule), *_neighbours(explanation), _training_fact(explanation)),
             cls="why-body",
         ),
     )
@@ -188,6 +193,16 @@ def _training_fact(explanation: MissExplanation) -> Html:
             f"this wording, {seen.subject:,} about this subject"
         )
     return tag("dl", div(tag("dt", "training"), tag("dd", said)), cls="why-facts")
+
+
+def _gold_excerpt(explanation: MissExplanation, rule: str) -> Html:
+    """The gold passage that the table speaks of, at its answer."""
+    ordinal = _any_gold(explanation)
+    if ordinal is None:
+        return Html("")
+    passage = explanation.passages[ordinal]
+    title = tag("h3", gold_badge(), " ", passage.title or "untitled")
+    return div(title, passage_excerpt(passage, explanation.question, rule), cls="why-gold")
 
 
 def _neighbours(explanation: MissExplanation) -> list[Html]:

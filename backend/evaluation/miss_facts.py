@@ -227,8 +227,7 @@ def unchecked_gold_sentence(explanation: MissExplanation) -> str:
     which = "The gold passage is" if len(gold) == 1 else f"None of the {len(gold)} gold passages is"
     not_one = "not " if len(gold) == 1 else ""
     return (
-        f"{which} {not_one}titled {question.subject}, so the gold may hold the answer's words by chance: read it before the "
-        "reasons below."
+        f"{which} {not_one}titled {question.subject}, so the gold may hold the answer's words by chance: read it first."
     )
 
 

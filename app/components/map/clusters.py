@@ -51,7 +51,7 @@ def most_missed(rows: Sequence[ClusterRow], run: str) -> ClusterRow | None:
 NAMES_SHOWN = 8
 NAMES_OF_MISSES = 8  # names on the map where its colours show what a run misses: those of the list beside it
 LONGEST_NAME = 32  # characters of a name on the map
-APART = (0.45, 0.06)  # least distance of two names, beside and below each other, as a share of the map
+APART = (0.3, 0.045)  # least distance of two names, beside and below each other, as a share of the map
 PARTS = 12  # the map's extent is cut into so many parts, across and down, of which a name looks for the fullest
 WIDE = 0.15  # passages lie apart if their median distance to their middle is above this share of the map's extent
 

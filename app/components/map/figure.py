@@ -25,7 +25,7 @@ from blindspot.backend.maps.stored import Map
 SELECTABLE = 20_000
 RING = "#ea3a9c"  # 3.8 to 1 on white, 4.8 to 1 on the dark page
 MANY_RINGS = 120
-"""More rings than so many are thin, so that they do not hide what they mark."""
+"""More points than so many are marked by colour, not by rings."""
 RINGS_ON_PHONES = "missed in the worst cluster"  # what `link.js` writes in a narrow legend
 EDGE = 0.3  # share of the map at either side where a name grows inwards, so that a narrow window shows all of it
 OTHERS = "other"
@@ -170,7 +170,7 @@ def map_figure(
                 traces.append(_trace(places[shown[rows]], [ids[i] for i in shown[rows]], texts, style, is_first))
     if highlighted_ids:
         marked = np.array([i for i, id in enumerate(ids) if id in highlighted_ids])
-        sizes = np.where(marked < map.shown_questions, question_size, passage_size) + (2 if has_many else 4)
+        sizes = np.where(marked < map.shown_questions, question_size, passage_size)
         traces.append(_rings(places[marked], sizes))
     result = Figure(traces)
     _lay_out(result, map)
@@ -237,7 +237,10 @@ def _trace(
 
 
 def _rings(coordinates: np.ndarray, sizes: np.ndarray) -> dict[str, Any]:
-    """Rings above all points. Without ids, and without hovering, they let clicks through and are in no selection."""
+    """Rings above all points; many are crosses of the rings' colour instead, because rings side by side hide what they
+    mark. Without ids, and without hovering, they let clicks through and are in no selection.
+    """
+    is_many = len(sizes) > MANY_RINGS
     return {
         "type": "scattergl",
         "mode": "markers",
@@ -249,9 +252,9 @@ def _rings(coordinates: np.ndarray, sizes: np.ndarray) -> dict[str, Any]:
         "legendrank": 1,  # last in the legend, whose order is reversed
         "marker": {
             "color": RING,
-            "symbol": "circle-open",
-            "size": sizes.tolist(),
-            "line": {"width": 1 if len(sizes) > MANY_RINGS else 2},
+            "symbol": "x" if is_many else "circle-open",
+            "size": (sizes if is_many else sizes + 4).tolist(),
+            "line": {"width": 0 if is_many else 2},
         },
         "unselected": {"marker": {"opacity": 1}},
     }

@@ -149,7 +149,7 @@ def _group_rates(audit: Audit, group_kind: str, page_address: Callable[..., str]
         wide_head("passages"),
         term("false negatives, %", FALSE_NEGATIVES),
         scale,
-        term("stopping rule", "Whether enough audit questions are judged"),
+        wide_head(term("stopping rule", "Whether enough audit questions are judged")),
         wide_head(term("with related, %", "Positive or related")),
     )
     lines = [
@@ -158,7 +158,7 @@ def _group_rates(audit: Audit, group_kind: str, page_address: Callable[..., str]
             wide_cell(f"{rates.positive.passages:,}"),
             rate_figure(rates.positive),
             tag("td", gauge(rates.positive), cls="gauge-cell wide"),
-            stopping_state(rates.positive),
+            wide_cell(stopping_state(rates.positive)),
             wide_cell(rate_figure(rates.with_related)),
             head=_group(group_kind, group, depth),
             cls="few" if rates.positive.passages < FEW else None,

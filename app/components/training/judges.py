@@ -323,7 +323,9 @@ def _weighted_of_its_yes(agreement: JudgeAgreement, votes: np.ndarray, pattern: 
     said_yes = np.flatnonzero((votes[pattern.index(YES)] == YES) & (votes != SILENT).all(0))
     alone = (votes[:, said_yes] == np.array(pattern)[:, None]).all(0)
     share = _weighted_share(agreement, said_yes, alone) if len(said_yes) else None
-    return "" if share is None else f"{percent(share.value)}% of its yes, weighted"
+    if share is None or not alone.any():
+        return ""
+    return f"{percent(float(alone.mean()))}% of its yes, {percent(share.value)}% weighted"
 
 
 def _base(counts: np.ndarray, patterns: Sequence[Pattern], pattern: Pattern) -> int:

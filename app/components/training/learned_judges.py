@@ -42,7 +42,9 @@ def judges_tab(open_study: Study, set_manifest: Manifest | None) -> None:
     shown = shown_agreement(open_study, set_manifest)
     agreement = agreement_sentence(shown, labels_owner(open_study))
     best = max(reports.values(), key=lambda report: report["auc"], default=None)
-    tabs.title(_best_judge_words(best) if best else agreement or "No judge is trained yet.", ABOUT)
+    undecided = shown.found.undecided if shown is not None and agreement and not best else 0
+    without = f"Without {quantity(undecided, 'disputed or unsure pair')}. " if undecided else ""
+    tabs.title(_best_judge_words(best) if best else agreement or "No judge is trained yet.", f"{without}{ABOUT}")
     if agreement and not best:
         show(main_action(shown))
     has_labels = judging_stores(open_study).labels.last_event > 0
