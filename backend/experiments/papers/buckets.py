@@ -70,12 +70,12 @@ class BucketLine:
         return f"{self.relation}, {self.entities}" if self.relation else self.entities
 
     def group(self, number: int) -> str:
-        """Return a bucket in words, such as "group 6 (median 4 mentions)"."""
+        """Return a bucket in words, such as "group 6 (about 4 mentions)": their median."""
         if number == BUCKETS:
             return "never mentioned"
         if not self.frequencies[number]:
             return f"group {number}"
-        return f"group {number} (median {quantity(median_low(self.frequencies[number]), 'mention')})"
+        return f"group {number} (about {quantity(median_low(self.frequencies[number]), 'mention')})"
 
     def row(self, number: int) -> str:
         return f"{self.name}, {self.group(number)}"
