@@ -141,8 +141,8 @@ def test_a_result_stands_with_its_claims_and_its_word(study, tmp_path):
     several = f"{tested}{_counted_words(2 * words)}; 2 of {len(EXPERIMENTS)} experiments have run."
     assert overview_sentence([found, {**found, "experiment": "hybrid"}]) == several
     rows = [each.partition("=")[2] for each in overview.links() if each.startswith("experiments?experiment=")]
-    dpr = [name for name in rows[len(words) :] if EXPERIMENTS[name].paper == "DPR"]
-    assert rows[: len(words)] == ["retrieval"] * len(words), (
+    dpr = [name for name in rows[2 * len(words) :] if EXPERIMENTS[name].paper == "DPR"]
+    assert rows[: 2 * len(words)] == ["retrieval"] * 2 * len(words), (
         "its claims lead to it, so its question stands no second time"
     )
     assert dpr[:2] == ["hybrid", "tune-bm25"] and "retrieval" not in dpr, "first what trains nothing"
@@ -180,7 +180,7 @@ def test_two_claims_with_one_figure_say_why():
     first = {"ahead": ["row", "m"], "behind": None}
     second = {"ahead": ["row", "m"], "behind": ["row", "BM25"]}
     cells = [{"row": "row", "column": "BM25", "value": 0.0}]
-    assert "BM25's own difference is 0" in _same_figure(second, first, cells)
+    assert "BM25 does not differ between the two." in _same_figure(second, first, cells)
     assert _stands_below_another({**second, "word": "supported"}, [{**first, "word": "supported"}], cells)
     assert not _stands_below_another({**second, "word": "supported"}, [{**first, "word": "inconclusive"}], cells)
     assert not _same_figure(second, first, [{**cells[0], "value": 0.1}]) and not _same_figure(first, second, cells)

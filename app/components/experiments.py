@@ -82,7 +82,7 @@ def overview(results: Sequence[Mapping[str, Any]]) -> Html:
                 continue
             about = [claim["about"]] if claim.get("about") else []
             about += [
-                f"So is “{each['says']}”: {_same_figure(each, claim, result['cells'])}"
+                f"“{each['says']}” has the same figure and verdict: {_same_figure(each, claim, result['cells'])}"
                 for each in tested[number + 1 :]
                 if _stands_below_another(each, [claim], result["cells"])
             ]
@@ -95,7 +95,10 @@ def overview(results: Sequence[Mapping[str, Any]]) -> Html:
                     tag("td", _paper_words(claim, result), data_name="paper"),
                     tag("td", _claimed_figure(claim, result), data_name="here"),
                     tag("td", _verdict_mark(claim["word"]), cls="left", data_name="verdict"),
-                    head=join(claim["says"], *(span(words, cls="about") for words in about)),
+                    head=join(
+                        _experiment_link(result["experiment"], claim["says"]),
+                        *(span(words, cls="about") for words in about),
+                    ),
                 )
             )
     source, verdict = (tag("th", name, scope="col", cls="left") for name in ("source", "verdict"))
@@ -300,7 +303,7 @@ def _same_figure(claim: Mapping[str, Any], earlier: Mapping[str, Any], cells: Se
     less = next((cell for cell in cells if [cell["row"], cell["column"]] == claim["behind"]), None)
     if less is None or less["value"] != 0:
         return ""
-    return f"{less['column']}'s own difference is 0."
+    return f"{less['column']} does not differ between the two."
 
 
 def commands(name: str) -> Html:

@@ -94,12 +94,10 @@ def why_panel(
     if not explanation.standings:
         return causes(None, "")
     sentence, doubt = summary_sentence(explanation), unchecked_gold_sentence(explanation)
+    said = (tag("p", words, cls="conclusion") for words in (doubt, sentence) if words)
     return join(
-        tag("p", sentence, cls="conclusion") if sentence else "",
-        tag("p", doubt, cls="conclusion") if doubt else "",
-        causes(explanation, reason(explanation)[0]),
         div(
-            _standings(explanation, list(runs)),
+            div(*said, causes(explanation, reason(explanation)[0]), _standings(explanation, list(runs))),
             div(_gold_excerpt(explanation, rule), *_neighbours(explanation), _training_fact(explanation)),
             cls="why-body",
         ),

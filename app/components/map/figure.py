@@ -24,8 +24,9 @@ from blindspot.backend.maps.stored import Map
 
 SELECTABLE = 20_000
 RING = "#ea3a9c"  # 3.8 to 1 on white, 4.8 to 1 on the dark page
-MANY_RINGS = 120
-"""More points than so many are marked by colour, not by rings."""
+MANY_RINGS = 60
+"""More points than so many are marked by colour, not by rings, and the others fade."""
+FADED = 0.3
 RINGS_ON_PHONES = "missed in the worst cluster"  # what `link.js` writes in a narrow legend
 EDGE = 0.3  # share of the map at either side where a name grows inwards, so that a narrow window shows all of it
 OTHERS = "other"
@@ -111,6 +112,10 @@ def _cached_figure(
 ) -> Any:
     titles, starts, ids, labelled, names, rings = _parts
     made = map_figure(_map, titles, starts, ids, _categories, view, highlighted_ids, labelled)
+    if len(highlighted_ids) > MANY_RINGS:
+        made.update_traces(
+            {"marker": {"opacity": FADED}}, lambda trace: trace.type == "scattergl" and trace.name != "marked"
+        )
     if rings:
         made.update_traces(
             {"name": escape(rings, quote=False), "showlegend": True, "meta": RINGS_ON_PHONES}, {"name": "marked"}

@@ -290,7 +290,7 @@ def _table(agreement: JudgeAgreement, table: Disagreements, votes: np.ndarray) -
         ]
         share = span(f"of {of:,} retrieved", cls="interval")
         n_cell = tag("td", f"{n:,}", share, cls="figure wide")
-        agree = _agreed_cell(int(table.counts[number][every].sum()), n)
+        agree = _agreed_cell(int(table.counts[number][every].sum()), n, not three)
         lines.append(tag("tr", tag("th", _ranks_text(ranks), scope="row"), n_cell, agree, *cells))
     sums = table.counts.sum(0)
     n = int(sums.sum())
@@ -305,11 +305,12 @@ def _table(agreement: JudgeAgreement, table: Disagreements, votes: np.ndarray) -
         )
         for count, pattern in zip(sums, table.patterns, strict=True)
     ]
-    agree = _agreed_cell(int(sums[every].sum()), n)
+    agree = _agreed_cell(int(sums[every].sum()), n, not three)
     lines.append(tag("tr", tag("th", "all", scope="row"), tag("td", f"{n:,}", cls="wide"), agree, *cells, cls="sum"))
+    agree_head = tag("th", "agree", scope="col") if three else wide_head("agree")
     head = join(
         tag("tr", tag("th", "", scope="col"), tag("th", "", cls="wide"), *groups) if groups else "",
-        tag("tr", tag("th", "rank", scope="col", cls="left"), wide_head("n"), tag("th", "agree", scope="col"), *heads),
+        tag("tr", tag("th", "rank", scope="col", cls="left"), wide_head("n"), agree_head, *heads),
     )
     return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures judges")
 
@@ -356,8 +357,9 @@ def main_action(shown: ShownAgreement | None) -> Html:
     return div(link(words, address, cls="button main"), cls="action")
 
 
-def _agreed_cell(number: int, n: int) -> Html:
-    return tag("td", f"{number:,}", span(f"{percent(number / n)}%", cls="interval") if n else "", cls="figure")
+def _agreed_cell(number: int, n: int, is_wide: bool) -> Html:
+    share = span(f"{percent(number / n)}%", cls="interval") if n else ""
+    return tag("td", f"{number:,}", share, cls="figure wide" if is_wide else "figure")
 
 
 def _dissenter(judges: tuple[str, ...], pattern: Pattern) -> str | None:
