@@ -30,6 +30,7 @@ from blindspot.app.components.map.data import open_map, points
 from blindspot.app.components.map.figure import (
     COLOURS,
     DARK_GREY,
+    FADED,
     FIXED,
     GREY,
     PASSAGE_SIZE,
@@ -210,7 +211,7 @@ def test_the_worst_clusters_come_first_beside_the_map_and_in_the_table(study):
     assert counts == sorted(counts, reverse=True) and best_other(rows, "tiny-dev") is None
     page = Page(study.folder, "map", map="one")
     table = re.findall('<table class="figures clusters">.*?</table>', page.html, re.DOTALL)
-    names = [re.findall(r'<th scope="row"><a[^>]*>(.*?)</a>', each) for each in table]
+    names = [re.findall(r'<th scope="row">(?:<span[^>]*>\d+ </span>)?<a[^>]*>(.*?)</a>', each) for each in table]
     assert names == [[row.name for row in ordered if missed_count(row, "tiny-dev")], [row.name for row in ordered]]
     worst = ordered[0]
     share = 100 * counts[0] / worst.hits["tiny-dev"].n
@@ -249,11 +250,13 @@ def test_one_map_shows_what_two_runs_find_of_the_same_questions(study, tmp_path)
         f"other-dev finds {len(other - tiny)} of the {40 - len(tiny)} questions that tiny-dev misses in the top 5"
     ]
     assert f"It misses {len(tiny - other)} that tiny-dev finds" in page.text
-    assert re.search(r"tiny-dev misses most in .*; other-dev misses (\d+|none) there\.", page.text)
+    assert re.search(r"tiny-dev misses the most questions in .*; other-dev misses (\d+|none) there\.", page.text)
     assert "other-dev, %" in page.text, "its share stands beside tiny-dev's"
     spec = page.app.get("plotly_chart")[0].proto.spec
     assert "fixed: only other-dev finds" in spec and "still missed" in spec
-    name, count = re.search(r"tiny-dev misses most in the cluster (.+): (\d+) of \d+ questions", page.text).groups()
+    name, count = re.search(
+        r"tiny-dev misses the most questions in the cluster (.+): (\d+) of \d+ questions", page.text
+    ).groups()
     words, address = page.next_step()
     assert words.startswith(f"Next: see the {count} missed question") and words.endswith(f" of the cluster {name}")
     opened = Page(both.folder, "map", **dict(parse_qsl(address.partition("?")[2])))
@@ -337,6 +340,25 @@ def test_misses_are_drawn_above_hits_however_many_they_are(study, misses):
     ringed = map_figure(map, ["t"] * len(map), ["s"] * len(map), [str(i) for i in range(len(map))], values, 0, {"3"})
     rings = ringed.data[-1]
     assert rings.name == "marked" and rings.customdata is None and rings.hoverinfo == "skip", "above all, and no target"
+    assert rings.marker.symbol == "circle-open" and {trace.marker.opacity for trace in ringed.data[:-1]} == {1}
+
+
+def test_many_marked_points_stand_out_by_their_colour_from_faded_ones(study, monkeypatch):
+    """Marked questions keep their own colour, marked passages have a cross."""
+    map = map_of(study)
+    ids = [str(i) for i in range(len(map))]
+    values = [MISSED if row % 2 else FOUND for row in range(len(map))]
+    monkeypatch.setattr("blindspot.app.components.map.figure.MANY_RINGS", 3)
+    wanted = {ids[0], ids[1], ids[map.shown_questions], ids[map.shown_questions + 1]}
+    made = map_figure(map, ["t"] * len(map), ["s"] * len(map), ids, values, 0, wanted)
+    *drawn, marks = made.data
+    assert marks.name == "marked" and marks.marker.symbol == "x" and len(marks.x) == 2, "the two passages"
+    opacity = {}
+    for trace in drawn:
+        shown = trace.marker.opacity
+        shown = [shown] * len(trace.customdata) if isinstance(shown, (int, float)) else shown
+        opacity |= dict(zip(trace.customdata, shown, strict=True))
+    assert {id for id, shown in opacity.items() if shown == 1} == wanted and set(opacity.values()) == {1, FADED}
 
 
 def test_questions_are_larger_and_each_category_has_a_colour_and_a_shape(study):

@@ -16,7 +16,7 @@ from blindspot.app import study as opened_study
 from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.map import clusters, form, selection
 from blindspot.app.components.map.data import MapPoints, first_hits, known_of, open_map, points, runs_over
-from blindspot.app.components.map.figure import PlaceName, held_figure, selectable
+from blindspot.app.components.map.figure import MANY_RINGS, PlaceName, held_figure, selectable
 from blindspot.app.components.map.link import map_link
 from blindspot.app.components.map.parts import address, opened_point, parameters, quality_line, spread_table, warnings
 from blindspot.app.components.marks import choices_fold, notice, relation_label, unbroken
@@ -215,7 +215,7 @@ def _answer(map: Map, rows: Sequence[clusters.ClusterRow], colouring: Colouring)
 def _worst_cluster(rows: Sequence[clusters.ClusterRow], worst: clusters.ClusterRow, run: str, other: str | None) -> str:
     """Say how many questions a run misses in its worst cluster, and how many of them the best other run misses."""
     n = worst.hits[run].n
-    said = f"{run} misses most in the cluster “{worst.name}”: {clusters.missed_count(worst, run):,} of {quantity(n, 'question')}"
+    said = f"{run} misses the most questions in the cluster “{worst.name}”: {clusters.missed_count(worst, run):,} of {quantity(n, 'question')}"
     best = clusters.best_other(rows, run, other)
     if best is None or not worst.hits[best].n:
         return f"{said}."
@@ -293,7 +293,9 @@ def _picture(
                 if not ringed and run and (worst := clusters.most_missed(rows, run)) is not None:
                     note = APART if clusters.lie_apart(map, state, worst.id, view) else ""
                     ringed = clusters.missed_points(map, shown, state, worst.id, run, k)
-                    rings = f"missed in the cluster “{worst.name}”: question, and its passage"
+                    is_many = len(ringed) > MANY_RINGS
+                    rings = f"{'passage ' if is_many else ''}missed in the cluster “{worst.name}”"
+                    rings += "; strong colours: its questions" if is_many else ": question, and its passage"
                 names = _names(map, state, rows, colouring, view)
                 _plot(map, shown, state, colouring, view, Marks(ringed, rings, names, note))
             show(warnings(map, len(selectable(len(map)))))
@@ -325,7 +327,7 @@ def _names(
         id for id in most[: clusters.NAMES_OF_MISSES] if id != cluster and not clusters.lie_apart(map, state, id, view)
     ]
     ids = [*([] if cluster is None else [cluster]), *together[: clusters.NAMES_OF_MISSES - (cluster is not None)]]
-    return clusters.names_on_map(map, state, view, ids)
+    return clusters.names_on_map(map, state, view, ids, {id: number for number, id in enumerate(most, 1)})
 
 
 def _selection_panel(

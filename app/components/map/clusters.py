@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from textwrap import shorten
+from types import MappingProxyType
 
 import numpy as np
 import streamlit as st
@@ -19,7 +20,7 @@ from blindspot.app.components.map.parts import address
 from blindspot.app.components.map.selection import acting_person, panel
 from blindspot.app.components.marks import INTERVAL, few, percentage
 from blindspot.app.components.message import try_action
-from blindspot.app.markup import Html, div, link, row, show, span, table_head, tag, term
+from blindspot.app.markup import Html, div, join, link, row, show, span, table_head, tag, term
 from blindspot.app.markup import table as table_of
 from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.maps import edits as changes
@@ -52,26 +53,38 @@ NAMES_SHOWN = 8
 NAMES_OF_MISSES = 8  # names on the map where its colours show what a run misses: those of the list beside it
 LONGEST_NAME = 32  # characters of a name on the map
 APART = (0.3, 0.045)  # least distance of two names, beside and below each other, as a share of the map
+LINE = 0.03  # height of a name, as a share of the map
 PARTS = 12  # the map's extent is cut into so many parts, across and down, of which a name looks for the fullest
 WIDE = 0.15  # passages lie apart if their median distance to their middle is above this share of the map's extent
 
 
-def names_on_map(map: Map, clusters: Clusters, view: int, only: Sequence[int] | None = None) -> tuple[PlaceName, ...]:
+def names_on_map(
+    map: Map,
+    clusters: Clusters,
+    view: int,
+    only: Sequence[int] | None = None,
+    numbers: Mapping[int, int] = MappingProxyType({}),
+) -> tuple[PlaceName, ...]:
     """Return the names of the largest clusters, each where its passages are densest, leaving out those that would lie
     over another's.
 
     Args:
         only: the clusters to name instead, in this order.
+        numbers: of clusters, which stand before their names, and in the place of a name that is left out.
     """
     places = np.asarray(map.coordinates(view))
     extent = _extent(places)
     names = cluster_names(known_of(map), clusters)
     shown: list[PlaceName] = []
-    for id in clusters.ids if only is None else only:
+    for id in (clusters.ids if only is None else only)[: NAMES_SHOWN if numbers else None]:
         x, y = _densest(places[map.shown_questions + clusters.members(id)], places)
         is_free = all(abs(x - each.x) > APART[0] * extent or abs(y - each.y) > APART[1] * extent for each in shown)
-        if is_free and len(shown) < NAMES_SHOWN:
-            shown.append(PlaceName(shorten(names[id], LONGEST_NAME, placeholder=" …"), x, y))
+        number = f"{numbers[id]}" if id in numbers else ""
+        name = shorten(names[id], LONGEST_NAME, placeholder=" …") if is_free and len(shown) < NAMES_SHOWN else ""
+        if not name and any(abs(x - each.x) < APART[0] * extent and abs(y - each.y) < LINE * extent for each in shown):
+            y -= LINE * extent  # a number below the name that it would lie on
+        if words := " ".join(filter(None, (number, name))):
+            shown.append(PlaceName(words, x, y))
     return tuple(shown)
 
 
@@ -96,7 +109,9 @@ def lie_apart(map: Map, clusters: Clusters, id: int, view: int) -> bool:
 
 
 def missed_points(map: Map, points: MapPoints, clusters: Clusters, id: int, run: str, k: int) -> frozenset[str]:
-    """Return the ids of the points of the questions that a run misses in a cluster, and of their positives there."""
+    """Return the ids of the points of the questions that a run misses in a cluster, and of their positives there, the
+    passages.
+    """
     known = known_of(map)
     missed = {question.id for question in missed_questions(map, clusters, id, run, k)}
     passages = (
@@ -158,16 +173,23 @@ def misses_by_cluster(map: Map, rows: Sequence[ClusterRow], run: str, compared: 
             f"{missed_count(each, run):,} of {each.hits[run].n:,}",
             tag("td", percentage(_missed(each.hits[run])), cls=_few(each, run)),
             *([] if other is None else [tag("td", percentage(_missed(each.hits[other])), cls=_few(each, other))]),
-            head=link(each.name, address(map, cluster=each.id + 1, point=None, selection=None, list=None)),
+            head=join(
+                span(f"{number} ", cls="soft"),
+                link(each.name, address(map, cluster=each.id + 1, point=None, selection=None, list=None)),
+            ),
         )
-        for each in most[:MISSES_SHOWN]
+        for number, each in enumerate(most[:MISSES_SHOWN], 1)
     ]
     heads = ["missed", "%", *([] if other is None else [f"{other}, %"])]
     listed = table_of(table_head("cluster", *heads), lines, "figures clusters")
     return div(
         tag("h2", f"Where {run} misses most, by number"),
         listed,
-        tag("p", f"Questions missed in the top {k}. Pale: {few(map.study.settings.unit)}.", cls="convention"),
+        tag(
+            "p",
+            f"Questions missed in the top {k}. Their numbers are on the map where their passages lie together. Pale: {few(map.study.settings.unit)}.",
+            cls="convention",
+        ),
         cls="panel misses",
     )
 

@@ -25,7 +25,7 @@ from blindspot.backend.maps.stored import Map
 SELECTABLE = 20_000
 RING = "#ea3a9c"  # 3.8 to 1 on white, 4.8 to 1 on the dark page
 MANY_RINGS = 60
-"""More points than so many are marked by colour, not by rings, and the others fade."""
+"""If more points than so many are marked, passages have crosses instead of rings, and all other points fade."""
 FADED = 0.3
 RINGS_ON_PHONES = "missed in the worst cluster"  # what `link.js` writes in a narrow legend
 EDGE = 0.3  # share of the map at either side where a name grows inwards, so that a narrow window shows all of it
@@ -112,10 +112,6 @@ def _cached_figure(
 ) -> Any:
     titles, starts, ids, labelled, names, rings = _parts
     made = map_figure(_map, titles, starts, ids, _categories, view, highlighted_ids, labelled)
-    if len(highlighted_ids) > MANY_RINGS:
-        made.update_traces(
-            {"marker": {"opacity": FADED}}, lambda trace: trace.type == "scattergl" and trace.name != "marked"
-        )
     if rings:
         made.update_traces(
             {"name": escape(rings, quote=False), "showlegend": True, "meta": RINGS_ON_PHONES}, {"name": "marked"}
@@ -174,9 +170,13 @@ def map_figure(
                 is_first = not any(trace.get("legendgroup") == style.name for trace in traces)
                 traces.append(_trace(places[shown[rows]], [ids[i] for i in shown[rows]], texts, style, is_first))
     if highlighted_ids:
-        marked = np.array([i for i, id in enumerate(ids) if id in highlighted_ids])
+        is_many = len(highlighted_ids) > MANY_RINGS
+        marked = np.array([i for i, id in enumerate(ids) if id in highlighted_ids], np.int64)
+        if is_many:
+            _fade(traces, highlighted_ids)
+            marked = marked[marked >= map.shown_questions]
         sizes = np.where(marked < map.shown_questions, question_size, passage_size)
-        traces.append(_rings(places[marked], sizes))
+        traces.append(_marks(places[marked], sizes, is_many))
     result = Figure(traces)
     _lay_out(result, map)
     for axis, ends in (("xaxis", places[:, 0]), ("yaxis", places[:, 1])):
@@ -241,11 +241,18 @@ def _trace(
     }
 
 
-def _rings(coordinates: np.ndarray, sizes: np.ndarray) -> dict[str, Any]:
-    """Rings above all points; many are crosses of the rings' colour instead, because rings side by side hide what they
-    mark. Without ids, and without hovering, they let clicks through and are in no selection.
+def _fade(traces: Sequence[dict[str, Any]], highlighted_ids: Collection[str]) -> None:
+    """Fade all points but some. Those keep their colour, so a marked question is still seen to be found or missed."""
+    for trace in traces:
+        if "customdata" in trace:
+            shown = [1.0 if id in highlighted_ids else FADED for id in trace["customdata"]]
+            trace["marker"]["opacity"] = shown if 1.0 in shown else FADED
+
+
+def _marks(coordinates: np.ndarray, sizes: np.ndarray, is_many: bool) -> dict[str, Any]:
+    """Rings above all points; crosses where there are many, because rings side by side hide what they mark. Without ids,
+    and without hovering, they let clicks through and are in no selection.
     """
-    is_many = len(sizes) > MANY_RINGS
     return {
         "type": "scattergl",
         "mode": "markers",

@@ -47,7 +47,10 @@ function fit(plot) {
   const { Plotly } = window;
   if (window.innerWidth > NARROW || !Plotly?.update || !plot.data.length || fitted.has(plot.data[0])) return;
   plot.data.forEach((trace) => fitted.add(trace));
-  const sizes = plot.data.map((trace) => (trace.customdata ? SMALLER : RINGS) * (trace.marker?.size ?? 6));
+  const sizes = plot.data.map((trace) => {
+    const size = trace.marker?.size ?? 6, scale = trace.customdata ? SMALLER : RINGS;
+    return typeof size === "number" ? scale * size : Array.from(size, (each) => scale * each); // of marked points, one each
+  });
   const names = plot.data.map((trace) => trace.meta ?? trace.name ?? "");
   Plotly.update(plot, { "marker.size": sizes, name: names }, { "legend.font.size": 11 });
 }
