@@ -293,9 +293,9 @@ def _picture(
                 if not ringed and run and (worst := clusters.most_missed(rows, run)) is not None:
                     note = APART if clusters.lie_apart(map, state, worst.id, view) else ""
                     ringed = clusters.missed_points(map, shown, state, worst.id, run, k)
-                    is_many = len(ringed) > MANY_RINGS
+                    is_many = len(ringed) > MANY_RINGS  # then the legend has the questions apart
                     rings = f"{'passage ' if is_many else ''}missed in the cluster “{worst.name}”"
-                    rings += "; strong colours: its questions" if is_many else ": question, and its passage"
+                    rings += "" if is_many else ": question, and its passage"
                 names = _names(map, state, rows, colouring, view)
                 _plot(map, shown, state, colouring, view, Marks(ringed, rings, names, note))
             show(warnings(map, len(selectable(len(map)))))
@@ -315,18 +315,15 @@ def _names(
     colouring: Colouring,
     view: int,
 ) -> tuple[PlaceName, ...]:
-    """Return the names on the map: of the open cluster and those with the most misses, else of the largest. A cluster
-    whose passages lie apart has none, because it would be untrue at one place.
+    """Return the names on the map: of the open cluster and those with the most misses, with their numbers in the list,
+    else of the largest.
     """
     run, cluster = colouring.run_of_misses, _open_cluster(state)
     if run is None or clusters.most_missed(rows, run) is None:
-        largest = [id for id in state.ids if not clusters.lie_apart(map, state, id, view)]
-        return clusters.names_on_map(map, state, view, largest)
+        return clusters.names_on_map(map, state, view)
     most = [row.id for row in clusters.by_misses(rows, run) if clusters.missed_count(row, run)]
-    together = [
-        id for id in most[: clusters.NAMES_OF_MISSES] if id != cluster and not clusters.lie_apart(map, state, id, view)
-    ]
-    ids = [*([] if cluster is None else [cluster]), *together[: clusters.NAMES_OF_MISSES - (cluster is not None)]]
+    listed = [id for id in most[: clusters.NAMES_OF_MISSES] if id != cluster]
+    ids = [*([] if cluster is None else [cluster]), *listed[: clusters.NAMES_OF_MISSES - (cluster is not None)]]
     return clusters.names_on_map(map, state, view, ids, {id: number for number, id in enumerate(most, 1)})
 
 

@@ -66,7 +66,7 @@ def names_on_map(
     numbers: Mapping[int, int] = MappingProxyType({}),
 ) -> tuple[PlaceName, ...]:
     """Return the names of the largest clusters, each where its passages are densest, leaving out those that would lie
-    over another's.
+    over another's, and those whose passages lie apart.
 
     Args:
         only: the clusters to name instead, in this order.
@@ -78,7 +78,9 @@ def names_on_map(
     shown: list[PlaceName] = []
     for id in (clusters.ids if only is None else only)[: NAMES_SHOWN if numbers else None]:
         x, y = _densest(places[map.shown_questions + clusters.members(id)], places)
-        is_free = all(abs(x - each.x) > APART[0] * extent or abs(y - each.y) > APART[1] * extent for each in shown)
+        is_free = not lie_apart(map, clusters, id, view) and all(
+            abs(x - each.x) > APART[0] * extent or abs(y - each.y) > APART[1] * extent for each in shown
+        )
         number = f"{numbers[id]}" if id in numbers else ""
         name = shorten(names[id], LONGEST_NAME, placeholder=" …") if is_free and len(shown) < NAMES_SHOWN else ""
         if not name and any(abs(x - each.x) < APART[0] * extent and abs(y - each.y) < LINE * extent for each in shown):
@@ -187,7 +189,7 @@ def misses_by_cluster(map: Map, rows: Sequence[ClusterRow], run: str, compared: 
         listed,
         tag(
             "p",
-            f"Questions missed in the top {k}. Their numbers are on the map where their passages lie together. Pale: {few(map.study.settings.unit)}.",
+            f"Questions missed in the top {k}. Their numbers on the map: where their passages are densest. Pale: {few(map.study.settings.unit)}.",
             cls="convention",
         ),
         cls="panel misses",

@@ -27,6 +27,7 @@ RING = "#ea3a9c"  # 3.8 to 1 on white, 4.8 to 1 on the dark page
 MANY_RINGS = 60
 """If more points than so many are marked, passages have crosses instead of rings, and all other points fade."""
 FADED = 0.3
+ITS_QUESTIONS = "its missed questions"
 RINGS_ON_PHONES = "missed in the worst cluster"  # what `link.js` writes in a narrow legend
 EDGE = 0.3  # share of the map at either side where a name grows inwards, so that a narrow window shows all of it
 OTHERS = "other"
@@ -112,6 +113,10 @@ def _cached_figure(
 ) -> Any:
     titles, starts, ids, labelled, names, rings = _parts
     made = map_figure(_map, titles, starts, ids, _categories, view, highlighted_ids, labelled)
+    if rings and len(highlighted_ids) > MANY_RINGS:
+        colour, shape = FIXED[MISSED]
+        key = {"color": colour, "symbol": shape, "size": 8}
+        made.add_scattergl(x=[None], y=[None], mode="markers", marker=key, name=ITS_QUESTIONS, legendrank=0)
     if rings:
         made.update_traces(
             {"name": escape(rings, quote=False), "showlegend": True, "meta": RINGS_ON_PHONES}, {"name": "marked"}
@@ -173,7 +178,7 @@ def map_figure(
         is_many = len(highlighted_ids) > MANY_RINGS
         marked = np.array([i for i, id in enumerate(ids) if id in highlighted_ids], np.int64)
         if is_many:
-            _fade(traces, highlighted_ids)
+            _fade(traces, {ids[i] for i in marked.tolist() if i < map.shown_questions})
             marked = marked[marked >= map.shown_questions]
         sizes = np.where(marked < map.shown_questions, question_size, passage_size)
         traces.append(_marks(places[marked], sizes, is_many))
@@ -241,11 +246,11 @@ def _trace(
     }
 
 
-def _fade(traces: Sequence[dict[str, Any]], highlighted_ids: Collection[str]) -> None:
-    """Fade all points but some. Those keep their colour, so a marked question is still seen to be found or missed."""
+def _fade(traces: Sequence[dict[str, Any]], questions: Collection[str]) -> None:
+    """Fade all points but some questions. Those keep their colour, so they are still seen to be found or missed."""
     for trace in traces:
         if "customdata" in trace:
-            shown = [1.0 if id in highlighted_ids else FADED for id in trace["customdata"]]
+            shown = [1.0 if id in questions else FADED for id in trace["customdata"]]
             trace["marker"]["opacity"] = shown if 1.0 in shown else FADED
 
 
@@ -265,7 +270,7 @@ def _marks(coordinates: np.ndarray, sizes: np.ndarray, is_many: bool) -> dict[st
         "marker": {
             "color": RING,
             "symbol": "x" if is_many else "circle-open",
-            "size": (sizes if is_many else sizes + 4).tolist(),
+            "size": (sizes + (1 if is_many else 4)).tolist(),
             "line": {"width": 0 if is_many else 2},
         },
         "unselected": {"marker": {"opacity": 1}},

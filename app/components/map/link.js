@@ -42,7 +42,7 @@ function draw() {
 
 const NARROW = 620, SMALLER = 0.6, RINGS = 0.85, fitted = new WeakSet();
 
-// In a narrow window the points and the legend are smaller.
+// In a narrow window the points and the legend are smaller, and names but the first are numbers.
 function fit(plot) {
   const { Plotly } = window;
   if (window.innerWidth > NARROW || !Plotly?.update || !plot.data.length || fitted.has(plot.data[0])) return;
@@ -52,7 +52,8 @@ function fit(plot) {
     return typeof size === "number" ? scale * size : Array.from(size, (each) => scale * each); // of marked points, one each
   });
   const names = plot.data.map((trace) => trace.meta ?? trace.name ?? "");
-  Plotly.update(plot, { "marker.size": sizes, name: names }, { "legend.font.size": 11 });
+  const annotations = (plot.layout.annotations ?? []).map((each, i) => (i ? { ...each, text: /^\d*/.exec(each.text)[0] || " " } : each));
+  Plotly.update(plot, { "marker.size": sizes, name: names }, { "legend.font.size": 11, annotations });
 }
 
 function link(plot) {
