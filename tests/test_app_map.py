@@ -343,25 +343,24 @@ def test_misses_are_drawn_above_hits_however_many_they_are(study, misses):
     assert rings.marker.symbol == "circle-open" and {trace.marker.opacity for trace in ringed.data[:-1]} == {1}
 
 
-def test_many_marked_points_stand_out_by_their_colour_from_faded_ones(study, monkeypatch):
-    """Marked questions keep their own colour, marked passages have a cross."""
+@pytest.mark.parametrize("is_one_colour", [True, False])
+def test_many_marked_points_stand_out_from_faded_ones(study, monkeypatch, is_one_colour):
     map = map_of(study)
     ids = [str(i) for i in range(len(map))]
     values = [MISSED if row % 2 else FOUND for row in range(len(map))]
     monkeypatch.setattr("blindspot.app.components.map.figure.MANY_RINGS", 3)
     wanted = {ids[0], ids[1], ids[map.shown_questions], ids[map.shown_questions + 1]}
-    made = map_figure(map, ["t"] * len(map), ["s"] * len(map), ids, values, 0, wanted)
-    *drawn, marks = made.data
-    assert marks.name == "marked" and marks.marker.symbol == "x" and len(marks.x) == 2, "the two passages"
+    given = ["t"] * len(map), ["s"] * len(map), ids, values, 0, wanted
+    made = map_figure(map, *given, is_one_colour=is_one_colour)
+    marks = [trace for trace in made.data if trace.name == "marked"]
+    assert [(each.marker.symbol, len(each.x)) for each in marks] == ([("x", 4)] if is_one_colour else [])
     opacity = {}
-    for trace in drawn:
-        shown = trace.marker.opacity
-        shown = [shown] * len(trace.customdata) if isinstance(shown, (int, float)) else shown
-        opacity |= dict(zip(trace.customdata, shown, strict=True))
-    assert {id for id, shown in opacity.items() if shown == 1} == {ids[0], ids[1]} and set(opacity.values()) == {
-        1,
-        FADED,
-    }
+    for trace in made.data:
+        if trace.customdata is not None:
+            shown = trace.marker.opacity
+            shown = [shown] * len(trace.customdata) if isinstance(shown, (int, float)) else shown
+            opacity |= dict(zip(trace.customdata, shown, strict=True))
+    assert {id for id, shown in opacity.items() if shown == 1} == wanted and set(opacity.values()) == {1, FADED}
 
 
 def test_questions_are_larger_and_each_category_has_a_colour_and_a_shape(study):

@@ -16,7 +16,7 @@ from blindspot.app import study as opened_study
 from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.map import clusters, form, selection
 from blindspot.app.components.map.data import MapPoints, first_hits, known_of, open_map, points, runs_over
-from blindspot.app.components.map.figure import MANY_RINGS, PlaceName, held_figure, selectable
+from blindspot.app.components.map.figure import PlaceName, held_figure, selectable
 from blindspot.app.components.map.link import map_link
 from blindspot.app.components.map.parts import address, opened_point, parameters, quality_line, spread_table, warnings
 from blindspot.app.components.marks import choices_fold, notice, relation_label, unbroken
@@ -293,9 +293,7 @@ def _picture(
                 if not ringed and run and (worst := clusters.most_missed(rows, run)) is not None:
                     note = APART if clusters.lie_apart(map, state, worst.id, view) else ""
                     ringed = clusters.missed_points(map, shown, state, worst.id, run, k)
-                    is_many = len(ringed) > MANY_RINGS  # then the legend has the questions apart
-                    rings = f"{'passage ' if is_many else ''}missed in the cluster “{worst.name}”"
-                    rings += "" if is_many else ": question, and its passage"
+                    rings = f"missed in the cluster “{worst.name}”: question, and its passage"
                 names = _names(map, state, rows, colouring, view)
                 _plot(map, shown, state, colouring, view, Marks(ringed, rings, names, note))
             show(warnings(map, len(selectable(len(map)))))
@@ -324,7 +322,10 @@ def _names(
     most = [row.id for row in clusters.by_misses(rows, run) if clusters.missed_count(row, run)]
     listed = [id for id in most[: clusters.NAMES_OF_MISSES] if id != cluster]
     ids = [*([] if cluster is None else [cluster]), *listed[: clusters.NAMES_OF_MISSES - (cluster is not None)]]
-    return clusters.names_on_map(map, state, view, ids, {id: number for number, id in enumerate(most, 1)})
+    names = clusters.names_on_map(map, state, view, ids, {id: number for number, id in enumerate(most, 1)})
+    if cluster is not None:
+        return names
+    return (*names, PlaceName("questions of 1", *clusters.place_of_missed(map, state, most[0], view, run, colouring.k)))
 
 
 def _selection_panel(

@@ -90,6 +90,14 @@ def names_on_map(
     return tuple(shown)
 
 
+def place_of_missed(map: Map, clusters: Clusters, id: int, view: int, run: str, k: int) -> tuple[float, float]:
+    """Return the place among the questions that a run misses in a cluster where they are densest."""
+    missed = {question.id for question in missed_questions(map, clusters, id, run, k)}
+    rows = [row for row, question in enumerate(map.question_ids[: map.shown_questions]) if question in missed]
+    places = np.asarray(map.coordinates(view))
+    return _densest(places[rows], places)
+
+
 def _extent(places: np.ndarray) -> float:
     return float(np.ptp(places, axis=0).max()) or 1.0
 

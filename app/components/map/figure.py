@@ -25,9 +25,8 @@ from blindspot.backend.maps.stored import Map
 SELECTABLE = 20_000
 RING = "#ea3a9c"  # 3.8 to 1 on white, 4.8 to 1 on the dark page
 MANY_RINGS = 60
-"""If more points than so many are marked, passages have crosses instead of rings, and all other points fade."""
-FADED = 0.3
-ITS_QUESTIONS = "its missed questions"
+"""If more points than so many are marked, all others fade, and none has a ring."""
+FADED, FAINT = 0.3, 0.12  # opacity of the others, and of those of a map with many questions, which overlap
 RINGS_ON_PHONES = "missed in the worst cluster"  # what `link.js` writes in a narrow legend
 EDGE = 0.3  # share of the map at either side where a name grows inwards, so that a narrow window shows all of it
 OTHERS = "other"
@@ -112,11 +111,7 @@ def _cached_figure(
     cache_version: int,
 ) -> Any:
     titles, starts, ids, labelled, names, rings = _parts
-    made = map_figure(_map, titles, starts, ids, _categories, view, highlighted_ids, labelled)
-    if rings and len(highlighted_ids) > MANY_RINGS:
-        colour, shape = FIXED[MISSED]
-        key = {"color": colour, "symbol": shape, "size": 8}
-        made.add_scattergl(x=[None], y=[None], mode="markers", marker=key, name=ITS_QUESTIONS, legendrank=0)
+    made = map_figure(_map, titles, starts, ids, _categories, view, highlighted_ids, labelled, bool(rings))
     if rings:
         made.update_traces(
             {"name": escape(rings, quote=False), "showlegend": True, "meta": RINGS_ON_PHONES}, {"name": "marked"}
@@ -140,12 +135,13 @@ def map_figure(
     view: int = 0,
     highlighted_ids: Collection[str] = (),
     label_of_value: Any = str,
+    is_one_colour: bool = False,
 ) -> Any:
     """The map as a plotly figure.
 
     titles, starts, ids: one entry for each point. values: the category of each point. view: index of the encoder that
     places the points. highlighted_ids: ids of the points to mark with rings. label_of_value: returns the name of a
-    category.
+    category. is_one_colour: whether many highlighted points get one colour; otherwise they keep their own.
     """
     from plotly.graph_objects import Figure
 
@@ -178,10 +174,10 @@ def map_figure(
         is_many = len(highlighted_ids) > MANY_RINGS
         marked = np.array([i for i, id in enumerate(ids) if id in highlighted_ids], np.int64)
         if is_many:
-            _fade(traces, {ids[i] for i in marked.tolist() if i < map.shown_questions})
-            marked = marked[marked >= map.shown_questions]
-        sizes = np.where(marked < map.shown_questions, question_size, passage_size)
-        traces.append(_marks(places[marked], sizes, is_many))
+            _fade(traces, highlighted_ids, FAINT if has_many else FADED)
+        if is_one_colour or not is_many:
+            sizes = np.where(marked < map.shown_questions, question_size, passage_size)
+            traces.append(_marks(places[marked], sizes, is_many))
     result = Figure(traces)
     _lay_out(result, map)
     for axis, ends in (("xaxis", places[:, 0]), ("yaxis", places[:, 1])):
@@ -246,17 +242,17 @@ def _trace(
     }
 
 
-def _fade(traces: Sequence[dict[str, Any]], questions: Collection[str]) -> None:
-    """Fade all points but some questions. Those keep their colour, so they are still seen to be found or missed."""
+def _fade(traces: Sequence[dict[str, Any]], highlighted_ids: Collection[str], opacity: float) -> None:
+    """Fade all points but some."""
     for trace in traces:
         if "customdata" in trace:
-            shown = [1.0 if id in questions else FADED for id in trace["customdata"]]
-            trace["marker"]["opacity"] = shown if 1.0 in shown else FADED
+            shown = [1.0 if id in highlighted_ids else opacity for id in trace["customdata"]]
+            trace["marker"]["opacity"] = shown if 1.0 in shown else opacity
 
 
 def _marks(coordinates: np.ndarray, sizes: np.ndarray, is_many: bool) -> dict[str, Any]:
-    """Rings above all points; crosses where there are many, because rings side by side hide what they mark. Without ids,
-    and without hovering, they let clicks through and are in no selection.
+    """Rings above all points; crosses of one colour where there are many, because rings side by side hide what they mark.
+    Without ids, and without hovering, they let clicks through and are in no selection.
     """
     return {
         "type": "scattergl",
