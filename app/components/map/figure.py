@@ -141,7 +141,8 @@ def map_figure(
 
     titles, starts, ids: one entry for each point. values: the category of each point. view: index of the encoder that
     places the points. highlighted_ids: ids of the points to mark with rings. label_of_value: returns the name of a
-    category. is_one_colour: whether many highlighted points get one colour; otherwise they keep their own.
+    category. is_one_colour: whether many highlighted points get one colour, and missed questions do not fade; otherwise
+    highlighted points keep their own.
     """
     from plotly.graph_objects import Figure
 
@@ -174,7 +175,8 @@ def map_figure(
         is_many = len(highlighted_ids) > MANY_RINGS
         marked = np.array([i for i, id in enumerate(ids) if id in highlighted_ids], np.int64)
         if is_many:
-            _fade(traces, highlighted_ids, FAINT if has_many else FADED)
+            missed = (ids[i] for i in range(map.shown_questions) if is_one_colour and values[i] == MISSED)
+            _fade(traces, {*highlighted_ids, *missed}, FAINT if has_many else FADED)
         if is_one_colour or not is_many:
             sizes = np.where(marked < map.shown_questions, question_size, passage_size)
             traces.append(_marks(places[marked], sizes, is_many))
@@ -243,11 +245,14 @@ def _trace(
 
 
 def _fade(traces: Sequence[dict[str, Any]], highlighted_ids: Collection[str], opacity: float) -> None:
-    """Fade all points but some."""
-    for trace in traces:
-        if "customdata" in trace:
-            shown = [1.0 if id in highlighted_ids else opacity for id in trace["customdata"]]
-            trace["marker"]["opacity"] = shown if 1.0 in shown else opacity
+    """Fade all points but some. Where a trace fades whole and another of its group not at all, the legend shows the latter."""
+    for trace in (each for each in traces if "customdata" in each):
+        shown = [1.0 if id in highlighted_ids else opacity for id in trace["customdata"]]
+        trace["marker"]["opacity"] = shown if 1.0 in shown else opacity
+        if opacity not in shown:
+            for each in traces:
+                if each.get("legendgroup") == trace["legendgroup"]:
+                    each["showlegend"] = each is trace
 
 
 def _marks(coordinates: np.ndarray, sizes: np.ndarray, is_many: bool) -> dict[str, Any]:
