@@ -141,7 +141,7 @@ def map_figure(
 
     titles, starts, ids: one entry for each point. values: the category of each point. view: index of the encoder that
     places the points. highlighted_ids: ids of the points to mark with rings. label_of_value: returns the name of a
-    category. is_one_colour: whether many highlighted points get one colour, and missed questions do not fade; otherwise
+    category. is_one_colour: whether many highlighted points get one colour, and questions do not fade; otherwise
     highlighted points keep their own.
     """
     from plotly.graph_objects import Figure
@@ -175,8 +175,8 @@ def map_figure(
         is_many = len(highlighted_ids) > MANY_RINGS
         marked = np.array([i for i, id in enumerate(ids) if id in highlighted_ids], np.int64)
         if is_many:
-            missed = (ids[i] for i in range(map.shown_questions) if is_one_colour and values[i] == MISSED)
-            _fade(traces, {*highlighted_ids, *missed}, FAINT if has_many else FADED)
+            questions = ids[: map.shown_questions] if is_one_colour else ()
+            _fade(traces, {*highlighted_ids, *questions}, FAINT if has_many else FADED)
         if is_one_colour or not is_many:
             sizes = np.where(marked < map.shown_questions, question_size, passage_size)
             traces.append(_marks(places[marked], sizes, is_many))
