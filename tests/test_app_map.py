@@ -35,6 +35,7 @@ from blindspot.app.components.map.figure import (
     GREY,
     PASSAGE_SIZE,
     SELECTABLE,
+    Highlighted,
     map_figure,
     selectable,
 )
@@ -43,6 +44,7 @@ from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.comparison import measure
 from blindspot.backend.evaluation.saved_selections import save_selection
+from blindspot.backend.maps.cluster_names import cluster_names
 from blindspot.backend.maps.colours import (
     BOTH,
     FOUND,
@@ -57,7 +59,7 @@ from blindspot.backend.maps.colours import (
 )
 from blindspot.backend.maps.edits import clusters_of, rename
 from blindspot.backend.maps.making import make_map
-from blindspot.backend.maps.point_values import cluster_names, facts_of_points
+from blindspot.backend.maps.point_values import facts_of_points
 from blindspot.backend.maps.selection import QUESTION
 from blindspot.backend.maps.settings import MapRequest
 from blindspot.backend.retrieval.dense import build_index
@@ -337,7 +339,9 @@ def test_misses_are_drawn_above_hits_however_many_they_are(study, misses):
     made = map_figure(map, ["t"] * len(map), ["s"] * len(map), [str(i) for i in range(len(map))], values)
     drawn = list(dict.fromkeys(trace.name for trace in made.data if trace.customdata is not None))
     assert drawn == [FOUND, MISSED], "later traces lie above"
-    ringed = map_figure(map, ["t"] * len(map), ["s"] * len(map), [str(i) for i in range(len(map))], values, 0, {"3"})
+    ringed = map_figure(
+        map, ["t"] * len(map), ["s"] * len(map), [str(i) for i in range(len(map))], values, 0, Highlighted({"3"})
+    )
     rings = ringed.data[-1]
     assert rings.name == "marked" and rings.customdata is None and rings.hoverinfo == "skip", "above all, and no target"
     assert rings.marker.symbol == "circle-open" and {trace.marker.opacity for trace in ringed.data[:-1]} == {1}
@@ -350,8 +354,7 @@ def test_many_marked_points_stand_out_from_faded_ones(study, monkeypatch, is_one
     values = [MISSED if row % 2 else FOUND for row in range(len(map))]
     monkeypatch.setattr("blindspot.app.components.map.figure.MANY_RINGS", 3)
     wanted = {ids[0], ids[1], ids[map.shown_questions], ids[map.shown_questions + 1]}
-    given = ["t"] * len(map), ["s"] * len(map), ids, values, 0, wanted
-    made = map_figure(map, *given, is_one_colour=is_one_colour)
+    made = map_figure(map, ["t"] * len(map), ["s"] * len(map), ids, values, 0, Highlighted(wanted, is_one_colour))
     marks = [trace for trace in made.data if trace.name == "marked"]
     assert [(each.marker.symbol, len(each.x)) for each in marks] == ([("x", 4)] if is_one_colour else [])
     opacity = {}

@@ -28,6 +28,7 @@ from blindspot.app.entry import enter
 from blindspot.app.markup import div, link, show, tag
 from blindspot.backend.evaluation.saved_selections import saved_selection
 from blindspot.backend.evaluation.settings import HEADLINE_K
+from blindspot.backend.maps.cluster_names import cluster_names
 from blindspot.backend.maps.colours import (
     BOTH,
     MAP_COLOURS,
@@ -40,7 +41,6 @@ from blindspot.backend.maps.colours import (
     hits_of_two,
 )
 from blindspot.backend.maps.edits import Clusters, clusters_of
-from blindspot.backend.maps.point_values import cluster_names
 from blindspot.backend.maps.stored import Map, maps_of
 from blindspot.backend.text.number_words import quantity
 from blindspot.backend.upkeep.study_path import NextStep

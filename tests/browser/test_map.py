@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 
 import pytest
@@ -116,7 +117,7 @@ def test_a_selection_outlives_another_colour_and_can_be_cleared(tab, maps_addres
     told = head.inner_text()
     tab.get_by_label("Colour by").click()
     tab.get_by_role("option", name="cluster").click()
-    expect(tab.locator(".js-plotly-plot .legendtext", has_text="question")).to_be_visible()
+    expect(tab.locator(".js-plotly-plot .legendtext", has_text=re.compile("^question$"))).to_be_visible()
     assert parameters(tab)["by"] == "cluster"
     expect(head).to_have_text(told, use_inner_text=True)
     tab.get_by_role("button", name="Clear selection").click()

@@ -24,8 +24,9 @@ from blindspot.app.markup import Html, div, join, link, row, show, span, table_h
 from blindspot.app.markup import table as table_of
 from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.maps import edits as changes
+from blindspot.backend.maps.cluster_names import cluster_names
 from blindspot.backend.maps.edits import Clusters
-from blindspot.backend.maps.point_values import ClusterRow, cluster_names, cluster_rows, questions_of_cluster
+from blindspot.backend.maps.point_values import ClusterRow, cluster_rows, questions_of_cluster
 from blindspot.backend.maps.selection import QUESTION
 from blindspot.backend.maps.stored import Map
 from blindspot.backend.text.number_words import quantity

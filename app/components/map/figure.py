@@ -70,6 +70,21 @@ SMALL = 3  # a passage of a map with many questions
 _LINE = 62
 
 
+class Highlighted(NamedTuple):
+    """The points to mark.
+
+    Attributes:
+        ids: of the points. Few have rings.
+        is_one_colour: whether many have one colour, and questions do not fade; otherwise many keep their own.
+    """
+
+    ids: Collection[str] = frozenset()
+    is_one_colour: bool = False
+
+
+NOTHING = Highlighted()
+
+
 class PlaceName(NamedTuple):
     """A name to write on the map at a place."""
 
@@ -111,7 +126,7 @@ def _cached_figure(
     cache_version: int,
 ) -> Any:
     titles, starts, ids, labelled, names, rings = _parts
-    made = map_figure(_map, titles, starts, ids, _categories, view, highlighted_ids, labelled, bool(rings))
+    made = map_figure(_map, titles, starts, ids, _categories, view, Highlighted(highlighted_ids, bool(rings)), labelled)
     if rings:
         made.update_traces(
             {"name": escape(rings, quote=False), "showlegend": True, "meta": RINGS_ON_PHONES}, {"name": "marked"}
@@ -133,16 +148,13 @@ def map_figure(
     ids: Sequence[str],
     values: Sequence[str],
     view: int = 0,
-    highlighted_ids: Collection[str] = (),
+    highlighted: Highlighted = NOTHING,
     label_of_value: Any = str,
-    is_one_colour: bool = False,
 ) -> Any:
     """The map as a plotly figure.
 
     titles, starts, ids: one entry for each point. values: the category of each point. view: index of the encoder that
-    places the points. highlighted_ids: ids of the points to mark with rings. label_of_value: returns the name of a
-    category. is_one_colour: whether many highlighted points get one colour, and questions do not fade; otherwise
-    highlighted points keep their own.
+    places the points. label_of_value: returns the name of a category.
     """
     from plotly.graph_objects import Figure
 
@@ -152,8 +164,7 @@ def map_figure(
     drawn = np.array([name if name in selected else OTHERS for name in values], dtype=object)[shown]
     quiet = quiet_categories() | {OTHERS}
     colours = _colours([name for name in every if name not in quiet])
-    is_question, has_many = shown < map.shown_questions, map.shown_questions > MANY_QUESTIONS
-    question_size, passage_size = (6, SMALL) if has_many else (8, PASSAGE_SIZE)
+    is_question, (question_size, passage_size) = shown < map.shown_questions, _sizes(map)
     traces = [_density(places)] if len(shown) < len(map) else []
 
     def depth(name: str) -> tuple[bool, int, int]:
@@ -171,15 +182,8 @@ def map_figure(
                 texts = [_hover(titles[i], starts[i], label_of_value(values[i])) for i in shown[rows].tolist()]
                 is_first = not any(trace.get("legendgroup") == style.name for trace in traces)
                 traces.append(_trace(places[shown[rows]], [ids[i] for i in shown[rows]], texts, style, is_first))
-    if highlighted_ids:
-        is_many = len(highlighted_ids) > MANY_RINGS
-        marked = np.array([i for i, id in enumerate(ids) if id in highlighted_ids], np.int64)
-        if is_many:
-            questions = ids[: map.shown_questions] if is_one_colour else ()
-            _fade(traces, {*highlighted_ids, *questions}, FAINT if has_many else FADED)
-        if is_one_colour or not is_many:
-            sizes = np.where(marked < map.shown_questions, question_size, passage_size)
-            traces.append(_marks(places[marked], sizes, is_many))
+    if highlighted.ids:
+        traces += _highlight(traces, map, places, ids, highlighted)
     result = Figure(traces)
     _lay_out(result, map)
     for axis, ends in (("xaxis", places[:, 0]), ("yaxis", places[:, 1])):
@@ -242,6 +246,26 @@ def _trace(
         "unselected": {"marker": {"opacity": 0.12}},
         "selected": {"marker": {"opacity": 1}},
     }
+
+
+def _highlight(
+    traces: Sequence[dict[str, Any]], map: Map, places: np.ndarray, ids: Sequence[str], highlighted: Highlighted
+) -> list[dict[str, Any]]:
+    """Fade the other points if many are highlighted, and return the trace of the marks, if there are any."""
+    has_many, is_many = map.shown_questions > MANY_QUESTIONS, len(highlighted.ids) > MANY_RINGS
+    if is_many:
+        questions = ids[: map.shown_questions] if highlighted.is_one_colour else ()
+        _fade(traces, {*highlighted.ids, *questions}, FAINT if has_many else FADED)
+        if not highlighted.is_one_colour:
+            return []
+    marked = np.array([i for i, id in enumerate(ids) if id in highlighted.ids], np.int64)
+    sizes = np.where(marked < map.shown_questions, *_sizes(map))
+    return [_marks(places[marked], sizes, is_many)]
+
+
+def _sizes(map: Map) -> tuple[int, int]:
+    """Return the sizes of a question and of a passage, in pixels."""
+    return (6, SMALL) if map.shown_questions > MANY_QUESTIONS else (8, PASSAGE_SIZE)
 
 
 def _fade(traces: Sequence[dict[str, Any]], highlighted_ids: Collection[str], opacity: float) -> None:
