@@ -9,7 +9,7 @@ import time
 from blindspot.app import study
 from blindspot.db.imports import ImportRecord, Imports
 from blindspot.db.records import Question
-from tests.app_pages import Page, hand_made_study
+from tests.app_pages import hand_made_study
 
 
 def test_work_ahead_is_done_once_for_a_key_by_a_thread_of_its_own():
@@ -38,16 +38,6 @@ def test_work_ahead_that_fails_stops_nothing(capfd):
     assert failed.wait(10)
     study.compute_ahead(lambda: None, "fails")
     assert "Traceback" not in capfd.readouterr().err
-
-
-def test_what_the_first_test_needs_is_loaded_after_the_first_page(tmp_path, monkeypatch):
-    loaded = threading.Event()
-    monkeypatch.setattr(study, "import_module", lambda name: loaded.set())
-    monkeypatch.setattr(study, "SECONDS_TO_READ", 0.2)
-    study._compute_ahead.clear()
-    began = time.monotonic()
-    Page(hand_made_study(tmp_path / "toy").folder)
-    assert loaded.wait(10) and time.monotonic() - began >= 0.2
 
 
 def test_runs_are_read_once_and_a_new_or_replaced_one_shows_at_once(tmp_path, monkeypatch):
