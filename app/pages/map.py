@@ -320,8 +320,8 @@ def _names(
     if run is None or clusters.most_missed(rows, run) is None:
         return clusters.names_on_map(map, state, view)
     most = [row.id for row in clusters.by_misses(rows, run) if clusters.missed_count(row, run)]
-    listed = [id for id in most[: clusters.NAMES_OF_MISSES] if id != cluster]
-    ids = [*([] if cluster is None else [cluster]), *listed[: clusters.NAMES_OF_MISSES - (cluster is not None)]]
+    listed = [id for id in most[: clusters.MISSES_SHOWN] if id != cluster]
+    ids = [*([] if cluster is None else [cluster]), *listed[: clusters.MISSES_SHOWN - (cluster is not None)]]
     names = clusters.names_on_map(map, state, view, ids, {id: number for number, id in enumerate(most, 1)})
     if cluster is not None:
         return names

@@ -51,7 +51,6 @@ def most_missed(rows: Sequence[ClusterRow], run: str) -> ClusterRow | None:
 
 
 NAMES_SHOWN = 8
-NAMES_OF_MISSES = 8  # names on the map where its colours show what a run misses: those of the list beside it
 LONGEST_NAME = 32  # characters of a name on the map
 APART = (0.3, 0.045)  # least distance of two names, beside and below each other, as a share of the map
 LINE = 0.03  # height of a name, as a share of the map
@@ -149,7 +148,7 @@ def missed_count(row: ClusterRow, run: str) -> int:
     return round(row.hits[run].n * (1 - (row.hits[run].value or 0.0)))
 
 
-MISSES_SHOWN = 8
+MISSES_SHOWN = 8  # in the list, and named on the map where its colours show what a run misses
 
 
 def by_misses(rows: Sequence[ClusterRow], run: str) -> list[ClusterRow]:

@@ -1,7 +1,7 @@
 // Additions to Streamlit's plot. A click opens a point in every drag mode by changing the address, and the open point gets a ring
 // without a new plot. The customdata of a point is its id.
 
-const RING = "#e0218a";
+const RING = "#ea3a9c";
 const state = { plot: null, timer: 0 };
 
 function idOf(point) {

@@ -23,10 +23,10 @@ DEFAULT_NEGATIVES = 4
 def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ...]]:
     """Write the files.
 
-    Every positive has a row in each file that takes its question. `ExportOptions.rows` limits the rows of an anchor instead, even if several
-    questions have its text; with one row per anchor, no anchor occurs twice in a batch with any sampler. All n-tuples
-    have the same number of negatives, so questions with fewer hard negatives than `ExportOptions.negatives` are only in
-    the other files.
+    Every positive has a row in each file that takes its question. `ExportOptions.rows` limits the rows of an anchor
+    instead, even if several questions have its text; with one row per anchor, no anchor occurs twice in a batch with
+    any sampler. All n-tuples have the same number of negatives, so questions with fewer hard negatives than
+    `ExportOptions.negatives` are only in the other files.
     """
     width, cap = rows.options.negatives or 0, rows.options.rows
     left_out_anchors: list[str] = []
