@@ -4,8 +4,8 @@ selections."""
 import json
 import re
 import shutil
+from dataclasses import replace
 from html import escape
-from itertools import combinations
 from textwrap import shorten
 from urllib.parse import parse_qsl
 
@@ -13,19 +13,7 @@ import numpy as np
 import pytest
 
 from blindspot.app.components import jobs
-from blindspot.app.components.map.clusters import (
-    APART,
-    LONGEST_NAME,
-    WIDE,
-    best_other,
-    by_misses,
-    lie_apart,
-    missed_count,
-    missed_points,
-    missed_questions,
-    names_on_map,
-    rows_of_runs,
-)
+from blindspot.app.components.map import clusters, groups
 from blindspot.app.components.map.data import open_map, points
 from blindspot.app.components.map.figure import (
     COLOURS,
@@ -33,13 +21,17 @@ from blindspot.app.components.map.figure import (
     FADED,
     FIXED,
     GREY,
+    LONGEST_NAME,
     PASSAGE_SIZE,
     SELECTABLE,
-    Highlighted,
+    TURNS,
+    Marks,
+    fullest_place,
     map_figure,
     selectable,
 )
 from blindspot.backend.core.jobs import request
+from blindspot.backend.core.result_table import signed_number
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.comparison import measure
@@ -82,12 +74,15 @@ WHOLE = {
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    """61 passages, one of them hostile, 40 questions, two encoders, a run; maps `one` and `two`."""
+    """61 passages, one of them hostile, 40 questions of three relations, two encoders, a run; maps `one` and `two`."""
     passages = people()
     made = make_study(
         tmp_path_factory.mktemp("app-map") / "people",
         [*passages, Passage("hostile", HOSTILE, f"{HOSTILE} tells.")],
-        births(passages),
+        [
+            replace(question, relation="P20" if number < 5 else "P413" if number < 8 else "P19")
+            for number, question in enumerate(births(passages))
+        ],
     )
     for name, seed in (("tiny", 0), ("other", 1)):
         tiny_bert(made.folder / "models" / name, seed)
@@ -149,77 +144,155 @@ def test_the_numbers_stand_beside_the_picture(study):
 def test_the_title_counts_the_misses_that_the_picture_shows(study):
     (title,) = Page(study.folder, "map", map="one").part("<h1.*?</h1>")
     missed = sum(not 0 < rank <= 5 for rank in measure(study, "tiny-dev").first_ranks)
-    said = f"tiny-dev misses {missed} of 40 questions in the top 5 ({100 * missed / 40:.1f}%, 95%: "
+    said = f"tiny-dev misses {missed} of 40 questions in the top 5: {100 * missed / 40:.1f}% (95%: "
     assert title.startswith(said) and title.endswith(")")
     (other,) = Page(study.folder, "map", map="one", by="kind").part("<h1.*?</h1>")
     assert other == "40 questions among 61 passages"
 
 
-def test_the_map_names_its_clusters_where_they_do_not_collide(study):
+def test_the_map_names_the_groups_of_its_questions_where_these_are_densest(study):
+    opened = open_map(study, "one")
+    found = groups.groups_of_map(opened, ["tiny-dev"], 5)
+    places, most = np.asarray(opened.coordinates(0)), groups.most_missed(opened, found, "tiny-dev", None, 5)
+    names = groups.names_on_map(opened, most, 0, "tiny-dev")
+    assert [name.words for name in names] == [group.name for group in most]
+    assert {name.words for name in names} <= {"place of birth", "place of death", "position played on team"}
+    for name, group in zip(names, most, strict=True):
+        assert (name.x, name.y) == fullest_place(places[list(group.numbers)], places)
+        assert name.counts == f"{groups.missed_count(group.hits['tiny-dev'])} of {len(group.numbers)}"
+    plain = groups.names_on_map(opened, found, 0)
+    assert [name.words for name in plain] == [group.name for group in found] and not any(name.counts for name in plain)
+    figure = json.loads(Page(study.folder, "map", map="one").app.get("plotly_chart")[0].proto.spec)
+    assert [each["text"] for each in figure["layout"]["annotations"]] == [
+        f"<b>{name.words}</b> {name.counts}" for name in names
+    ]
+
+
+def test_a_name_stands_in_the_fullest_part_of_the_map():
+    places = np.array([[0.0, 0.0], [100.0, 100.0], [50.0, 50.0], [51.0, 50.0], [52.0, 50.0], [90.0, 10.0]])
+    assert fullest_place(places[2:], places) == (51.0, 50.0), "the middle one of three beside each other"
+    assert fullest_place(places[:1], places[:1]) == (0.0, 0.0)
+
+
+def test_the_clusters_have_names_where_the_colours_show_clusters(study):
     opened = open_map(study, "one")
     state = clusters_of(opened)
-    names, named = names_on_map(opened, state, 0), cluster_names(facts_of_points(opened), state)
-    assert names and {each.words for each in names} <= {
-        shorten(name, LONGEST_NAME, placeholder=" …") for name in named.values()
-    }
-    points = np.asarray(opened.coordinates(0))
-    for each in names:
-        (id,) = [id for id in state.ids if each.words == shorten(named[id], LONGEST_NAME, placeholder=" …")]
-        own = points[opened.shown_questions + state.members(id)]
-        assert [each.x, each.y] in own.tolist(), "at a passage of the cluster"
-    extent = np.ptp(np.asarray(opened.coordinates(0)), axis=0).max()
-    for one, other in combinations(names, 2):
-        assert abs(one.x - other.x) > APART[0] * extent or abs(one.y - other.y) > APART[1] * extent
-    last = state.ids[-1]
-    (only,) = names_on_map(opened, state, 0, [last])
-    assert only.words == shorten(named[last], LONGEST_NAME, placeholder=" …")
-    spec = Page(study.folder, "map", map="one").app.get("plotly_chart")[0].proto.spec
-    assert '"name":"place"' in spec.replace(" ", "")
+    named, places = cluster_names(facts_of_points(opened), state), np.asarray(opened.coordinates(0))
+    names = clusters.names_on_map(opened, state, 0)
+    assert [name.words for name in names] == [named[id] for id in state.ids[: clusters.NAMES_SHOWN]]
+    for name, id in zip(names, state.ids):
+        assert [name.x, name.y] in places[opened.shown_questions + state.members(id)].tolist()
+    figure = json.loads(Page(study.folder, "map", map="one", by="cluster").app.get("plotly_chart")[0].proto.spec)
+    written = [each["text"] for each in figure["layout"]["annotations"]]
+    shortened = [shorten(name.words, LONGEST_NAME, placeholder=" …") for name in names]
+    assert written == [f"<b>{escape(words, quote=False)}</b>" for words in shortened]
 
 
-def test_passages_lie_apart_by_their_median_distance_to_their_middle(study):
+def test_the_groups_that_a_run_misses_most_beyond_its_average_come_first(study):
     opened = open_map(study, "one")
-    state, places = clusters_of(opened), np.asarray(opened.coordinates(0))
-    for id in state.ids:
-        own = places[opened.shown_questions + np.flatnonzero(state.labels == id)]
-        distances = np.sqrt(((own - own.mean(axis=0)) ** 2).sum(axis=1))
-        wide = np.median(distances) > WIDE * np.ptp(places, axis=0).max()
-        assert lie_apart(opened, state, id, 0) == wide
-    figure = json.loads(Page(study.folder, "map", map="one").app.get("plotly_chart")[0].proto.spec)
-    written = {each["text"] for each in figure["layout"].get("annotations", ())}
-    for id, name in cluster_names(facts_of_points(opened), state).items():
-        if lie_apart(opened, state, id, 0):
-            assert escape(shorten(name, LONGEST_NAME, placeholder=" …"), quote=False) not in written
-    worst = by_misses(rows_of_runs(opened, state, ["tiny-dev"], 5), "tiny-dev")[0].id
-    text = Page(study.folder, "map", map="one").text
-    assert ("The passages of the worst cluster lie apart" in text) == lie_apart(opened, state, worst, 0)
-    missed = {each.id for each in missed_questions(opened, state, worst, "tiny-dev", 5)}
-    facts = facts_of_points(opened)
-    ringed = missed_points(opened, points(opened), state, worst, "tiny-dev", 5)
-    assert ringed == {QUESTION + question for question in missed} | {
-        points(opened).ids[opened.shown_questions + place]
-        for number, question in enumerate(facts.questions)
-        for place in facts.positives[number]
-        if question.id in missed and state.labels[place] == worst
+    found = groups.groups_of_map(opened, ["tiny-dev"], 5)
+    most = groups.most_missed(opened, found, "tiny-dev", None, 5)
+    assert groups.best_other(opened, ["tiny-dev"], "tiny-dev", None, 5) is None
+    first = measure(study, "tiny-dev")
+    missed = {
+        question.id: not 0 < rank <= 5
+        for question, rank in zip(first.questions, first.first_ranks.tolist(), strict=True)
     }
-    assert ringed, "the worst cluster has a missed passage"
-
-
-def test_the_worst_clusters_come_first_beside_the_map_and_in_the_table(study):
-    opened = open_map(study, "one")
-    rows = rows_of_runs(opened, clusters_of(opened), ["tiny-dev"], 5)
-    ordered = by_misses(rows, "tiny-dev")
-    counts = [missed_count(row, "tiny-dev") for row in ordered]
-    assert counts == sorted(counts, reverse=True) and best_other(rows, "tiny-dev") is None
+    average = sum(missed.values()) / len(missed)
+    beyond = {}
+    for group in found:
+        own = [missed[facts_of_points(opened).questions[number].id] for number in group.numbers]
+        beyond[group.id] = sum(own) - len(own) * average
+        assert groups.missed_count(group.hits["tiny-dev"]) == sum(own)
+        assert groups.excess(opened, group, "tiny-dev", None, 5) == pytest.approx(beyond[group.id])
+    assert [group.id for group in most] == sorted(beyond, key=lambda id: -beyond[id])
     page = Page(study.folder, "map", map="one")
-    table = re.findall('<table class="figures clusters">.*?</table>', page.html, re.DOTALL)
-    names = [re.findall(r'<th scope="row">(?:<span[^>]*>\d+ </span>)?<a[^>]*>(.*?)</a>', each) for each in table]
-    assert names == [[row.name for row in ordered if missed_count(row, "tiny-dev")], [row.name for row in ordered]]
-    worst = ordered[0]
-    share = 100 * counts[0] / worst.hits["tiny-dev"].n
-    assert f"{worst.name} {counts[0]} of {worst.hits['tiny-dev'].n} {share:.1f}" in page.text
-    (folded,) = [each for each in page.app.expander if each.label == f"All {len(rows)} clusters"]
+    listed, _ = re.findall('<table class="figures clusters">.*?</table>', page.html, re.DOTALL)
+    assert re.findall(r'<th scope="row"><a[^>]*>(.*?)</a>', listed) == [group.name for group in most]
+    for group in most:
+        count, n = groups.missed_count(group.hits["tiny-dev"]), group.hits["tiny-dev"].n
+        assert f"{group.name} {count} of {n} {100 * count / n:.1f}" in page.text
+    assert (
+        f"tiny-dev misses the most beyond its average among the questions of the relation “{most[0].name}”" in page.text
+    )
+
+
+def test_groups_are_ordered_by_how_far_a_run_falls_behind_another(study, monkeypatch):
+    opened = open_map(study, "one")
+    rank = {"P19": (1, 1), "P20": (0, 1), "P413": (1, 0)}  # of the run and of the other: 0 is a miss
+    questions = facts_of_points(opened).questions
+    firsts = [{question.id: rank[question.relation][place] for question in questions} for place in (0, 1)]
+    monkeypatch.setattr(groups, "first_hits", lambda _, run: firsts[run == "other"])
+    found = groups.groups_of_map(opened, ["run", "other"], 5)
+    assert {group.id: groups.excess(opened, group, "run", "other", 5) for group in found} == {
+        "P19": 0,
+        "P20": 5,
+        "P413": -3,
+    }
+    assert [group.id for group in groups.most_missed(opened, found, "run", "other", 5)] == ["P20"]
+    (worst,) = groups.most_missed(opened, found, "run", "other", 5)
+    assert groups.most_missed_sentence(opened, worst, "run", "other") == (
+        "run falls furthest behind other on the questions of the relation “place of death”: it misses 5 of 5, other none."
+    )
+
+
+def test_an_open_group_stands_out_and_lists_its_missed_questions(study):
+    opened = open_map(study, "one")
+    facts, first = facts_of_points(opened), measure(study, "tiny-dev")
+    ranks = {question.id: rank for question, rank in zip(first.questions, first.first_ranks.tolist(), strict=True)}
+    own = [number for number, question in enumerate(facts.questions) if question.relation == "P20"]
+    missed = [facts.questions[number].id for number in own if not 0 < ranks[facts.questions[number].id] <= 5]
+    page = Page(study.folder, "map", map="one", group="P20")
+    assert re.findall(r'href="question\?question=([^&"]+)&amp;a=tiny-dev&amp;k=5" data-go>', page.html) == missed
+    assert f"Of the 5 questions of the relation “place of death”, tiny-dev misses {len(missed) or 'none'}." in page.text
+    assert "place of death 5 questions" in page.text
+    strong = {QUESTION + facts.questions[number].id for number in own} | {
+        points(opened).ids[opened.shown_questions + place] for number in own for place in facts.positives[number]
+    }
+    figure = json.loads(page.app.get("plotly_chart")[0].proto.spec)
+    assert {id for id, shown in opacities(figure["data"]).items() if shown == 1} == strong
+    assert "Show all groups" in page.text and "Where tiny-dev misses" not in page.text
+
+
+def opacities(traces) -> dict[str, float]:
+    """Return the opacity of each point of a figure, by its id."""
+    found = {}
+    for trace in traces:
+        if trace.get("customdata") is not None:
+            shown = trace["marker"]["opacity"]
+            every = [shown] * len(trace["customdata"]) if isinstance(shown, (int, float)) else shown
+            found |= dict(zip(trace["customdata"], every, strict=True))
+    return found
+
+
+def test_the_passages_fade_where_the_colours_show_hits_and_misses(study):
+    for by, faded in (("hit", 61), ("label", 0)):
+        figure = json.loads(Page(study.folder, "map", map="one", by=by).app.get("plotly_chart")[0].proto.spec)
+        shown = opacities(figure["data"])
+        assert {shown[id] for id in shown if id.startswith(QUESTION)} == {1}
+        assert sum(opacity == FADED for opacity in shown.values()) == faded
+
+
+def test_the_clusters_with_the_most_misses_come_first_in_the_table(study):
+    opened = open_map(study, "one")
+    rows = clusters.rows_of_runs(opened, clusters_of(opened), ["tiny-dev"], 5)
+    ordered = sorted(rows, key=lambda row: -groups.missed_count(row.hits["tiny-dev"]))
+    page = Page(study.folder, "map", map="one")
+    _, table = re.findall('<table class="figures clusters">.*?</table>', page.html, re.DOTALL)
+    assert re.findall(r'<th scope="row"><a[^>]*>(.*?)</a>', table) == [row.name for row in ordered]
+    (folded,) = [each for each in page.app.expander if each.label == f"All {len(rows)} clusters of passages"]
     assert not folded.proto.expanded
+
+
+def test_every_run_of_many_can_be_chosen(study, tmp_path):
+    shutil.copytree(study.folder, tmp_path / "s")
+    copied = Study.open(tmp_path / "s")
+    names = [f"again{number}" for number in range(5)]
+    for name in names:
+        retrieve(copied, "dense", encoder="other", split="dev", k=5, device="cpu", name=name)
+    for name in names:
+        page = Page(copied.folder, "map", map="two", run=name)
+        assert page.part("<h1.*?</h1>")[0].startswith(f"{name} misses ") and f"{name}, S@5" in page.text
 
 
 def test_two_encoders_have_their_change_and_one_places_the_points(study):
@@ -251,26 +324,26 @@ def test_one_map_shows_what_two_runs_find_of_the_same_questions(study, tmp_path)
     assert page.part("<h1.*?</h1>") == [
         f"other-dev finds {len(other - tiny)} of the {40 - len(tiny)} questions that tiny-dev misses in the top 5"
     ]
+    gained = 100 * (len(other) - len(tiny)) / 40
     assert f"It misses {len(tiny - other)} that tiny-dev finds" in page.text
-    assert re.search(r"tiny-dev misses the most questions in .*; other-dev misses (\d+|none) there\.", page.text)
+    assert f"Success@5: {signed_number(gained)} points (95%: " in page.text
     assert "other-dev, %" in page.text, "its share stands beside tiny-dev's"
     spec = page.app.get("plotly_chart")[0].proto.spec
-    assert "fixed: only other-dev finds" in spec and "still missed" in spec
-    name, count = re.search(
-        r"tiny-dev misses the most questions in the cluster (.+): (\d+) of \d+ questions", page.text
-    ).groups()
+    assert "fixed: only other-dev finds" in spec and "still missed" in spec and " → " in spec
     words, address = page.next_step()
-    assert words.startswith(f"Next: see the {count} missed question") and words.endswith(f" of the cluster {name}")
-    opened = Page(both.folder, "map", **dict(parse_qsl(address.partition("?")[2])))
+    broken, fixed = len(tiny - other), len(other - tiny)
+    count, finder, cell = (broken, "tiny-dev", "only_a") if broken else (fixed, "other-dev", "only_b")
+    assert words.startswith(f"Next: look at the {count} question") and words.endswith(f" that only {finder} finds")
+    assert dict(parse_qsl(address.partition("?")[2])) == {"a": "tiny-dev", "b": "other-dev", "k": "5", "cell": cell}
+    opened = Page(both.folder, "map", map="two", against="other-dev", group="P19")
     listed = re.findall(
         r'href="question\?question=([^&"]+)&amp;a=tiny-dev&amp;b=other-dev&amp;k=5" data-go>', opened.html
     )
-    assert len(listed) == int(count) and not tiny.intersection(listed)
+    births_of = {question.id for question in measure(both, "tiny-dev").questions if question.relation == "P19"}
+    assert sorted(listed) == sorted(births_of - tiny)
     assert opened.next_step()[1] == f"question?question={listed[0]}&a=tiny-dev&b=other-dev&k=5"
     alone = Page(both.folder, "map", map="two").app.get("plotly_chart")[0].proto.spec
-    assert "fixed" not in alone and "missed in the cluster" in alone and name[1:-1] in alone, (
-        "the missed questions and their positives have rings"
-    )
+    assert "fixed" not in alone
 
 
 @pytest.mark.parametrize("by", ["kind", "relation", "bucket", "hit", "label", "cluster"])
@@ -333,39 +406,42 @@ def test_hover_texts_are_escaped_and_points_carry_their_ids(study):
 
 
 @pytest.mark.parametrize("misses", [10, 90])
-def test_misses_are_drawn_above_hits_however_many_they_are(study, misses):
+def test_hits_and_misses_are_drawn_in_turns_so_that_neither_hides_the_other(study, misses):
     map = map_of(study)
-    values = [MISSED if 100 * row < misses * len(map) else FOUND for row in range(len(map))]
+    values = [MISSED if 37 * row % 100 < misses else FOUND for row in range(len(map))]
     made = map_figure(map, ["t"] * len(map), ["s"] * len(map), [str(i) for i in range(len(map))], values)
-    drawn = list(dict.fromkeys(trace.name for trace in made.data if trace.customdata is not None))
-    assert drawn == [FOUND, MISSED], "later traces lie above"
+    of_questions = [trace for trace in made.data if trace.customdata is not None and trace.marker.size > PASSAGE_SIZE]
+    drawn = [trace.name for trace in of_questions]
+    rarer = min(drawn.count(FOUND), drawn.count(MISSED))
+    assert drawn[: 2 * rarer] == rarer * [FOUND, MISSED] and rarer > 1, "in turns: later traces lie above"
+    assert max(len(trace.x) for trace in of_questions) <= -(-map.shown_questions // TURNS)
     ringed = map_figure(
-        map, ["t"] * len(map), ["s"] * len(map), [str(i) for i in range(len(map))], values, 0, Highlighted({"3"})
+        map,
+        ["t"] * len(map),
+        ["s"] * len(map),
+        [str(i) for i in range(len(map))],
+        values,
+        0,
+        Marks(ringed=frozenset({"3"})),
     )
     rings = ringed.data[-1]
     assert rings.name == "marked" and rings.customdata is None and rings.hoverinfo == "skip", "above all, and no target"
-    assert rings.marker.symbol == "circle-open" and {trace.marker.opacity for trace in ringed.data[:-1]} == {1}
+    assert rings.marker.symbol == "circle-open" and set(opacities(ringed.to_dict()["data"]).values()) == {1}
 
 
-@pytest.mark.parametrize("is_one_colour", [True, False])
-def test_many_marked_points_stand_out_from_faded_ones(study, monkeypatch, is_one_colour):
+def test_strong_points_stand_out_from_faded_ones_and_the_legend_does_not_fade(study):
     map = map_of(study)
     ids = [str(i) for i in range(len(map))]
     values = [MISSED if row % 2 else FOUND for row in range(len(map))]
-    monkeypatch.setattr("blindspot.app.components.map.figure.MANY_RINGS", 3)
-    wanted = {ids[0], ids[1], ids[map.shown_questions], ids[map.shown_questions + 1]}
-    made = map_figure(map, ["t"] * len(map), ["s"] * len(map), ids, values, 0, Highlighted(wanted, is_one_colour))
-    marks = [trace for trace in made.data if trace.name == "marked"]
-    assert [(each.marker.symbol, len(each.x)) for each in marks] == ([("x", 4)] if is_one_colour else [])
-    opacity = {}
-    for trace in made.data:
-        if trace.customdata is not None:
-            shown = trace.marker.opacity
-            shown = [shown] * len(trace.customdata) if isinstance(shown, (int, float)) else shown
-            opacity |= dict(zip(trace.customdata, shown, strict=True))
-    questions = set(ids[: map.shown_questions]) if is_one_colour else set()
-    assert {id for id, shown in opacity.items() if shown == 1} == wanted | questions
-    assert set(opacity.values()) == {1, FADED}
+    strong = frozenset({ids[0], ids[1], ids[map.shown_questions + 1]})
+    made = map_figure(map, ["t"] * len(map), ["s"] * len(map), ids, values, 0, Marks(strong=strong))
+    shown = opacities(made.to_dict()["data"])
+    assert {id for id, opacity in shown.items() if opacity == 1} == strong and set(shown.values()) == {1, FADED}
+    legend = [trace for trace in made.data if trace.showlegend is not False]
+    assert [(trace.name, trace.marker.opacity, trace.customdata) for trace in legend] == [
+        (FOUND, None, None),
+        (MISSED, None, None),
+    ]
 
 
 def test_questions_are_larger_and_each_category_has_a_colour_and_a_shape(study):
@@ -377,7 +453,7 @@ def test_questions_are_larger_and_each_category_has_a_colour_and_a_shape(study):
     for values in (one, hits_of_two(one, other)):
         made = map_figure(map, ["t"] * len(map), ["s"] * len(map), [str(i) for i in range(len(map))], values)
         looks, sizes = {}, {}
-        for trace in made.data:
+        for trace in (trace for trace in made.data if trace.customdata is not None):
             for id in trace.customdata:
                 looks.setdefault(values[int(id)], set()).add((trace.marker.symbol, trace.marker.color))
                 sizes[int(id) < map.shown_questions, values[int(id)]] = trace.marker.size
@@ -484,7 +560,7 @@ def test_a_cluster_is_sent_to_judging(study):
 def test_a_saved_selection_opens_by_its_address(study):
     save_selection(study, "three of them", ["P19.dev.0"], ["p:p0", "p:p1", "q:P19.dev.0", "p:gone"], "one")
     page = Page(study.folder, "map", map="one", selection="three of them")
-    assert "1 question, 2 passages" in page.text and "Not on this map: 1 point of this selection" in page.text
+    assert "1 question and 2 passages" in page.text and "Not on this map: 1 point of this selection" in page.text
     assert "no saved selection 'nothing'" in Page(study.folder, "map", map="one", selection="nothing").text
 
 

@@ -1,6 +1,7 @@
 """Maps of a small study: their points, their storage, clusters and their edits, and the way to judging."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,10 +10,11 @@ from blindspot.analysis.projection import projection_quality
 from blindspot.backend.core import jobs
 from blindspot.backend.core.manifest import read_manifest, write_manifest
 from blindspot.backend.core.settings import add_encoder
-from blindspot.backend.maps.colours import FOUND, MISSED, NO_QUESTION, colour_values
+from blindspot.backend.maps.colours import FOUND, MISSED, NO_QUESTION, NO_RELATION, colour_values
 from blindspot.backend.maps.edits import clusters_of, merge, note, redo, rename, split, undo
 from blindspot.backend.maps.making import make, make_map, run_watched
 from blindspot.backend.maps.point_values import categories, cluster_rows, facts_of_points
+from blindspot.backend.maps.question_groups import question_groups
 from blindspot.backend.maps.request import chosen_points
 from blindspot.backend.maps.selection import pairs_to_judge, questions_of_selection, send_to_judging
 from blindspot.backend.maps.settings import MapRequest
@@ -264,6 +266,31 @@ def test_clusters_are_counted_with_their_questions(study, whole):
     assert sum(row.hits["run"].n for row in rows) == sum(row.questions for row in rows) == 40
     assert sum(round(row.hits["run"].value * row.hits["run"].n) for row in rows if row.hits["run"].n) == 20
     assert sum(round(row.unlabelled.value * row.unlabelled.n) for row in rows) == 20
+
+
+def test_questions_are_grouped_by_relation_else_by_question_word(whole):
+    plain = facts_of_points(whole)
+    some = [
+        replace(each, relation="P131" if n < 4 else None if n < 7 else "P19") for n, each in enumerate(plain.questions)
+    ]
+    first = {question.id: n % 3 for n, question in enumerate(some) if n != 5}  # ranks 0 (missed), 1, 2
+    groups = question_groups(replace(plain, questions=some), {"run": first}, k=1)
+    assert [(group.id, group.name, len(group.numbers)) for group in groups] == [
+        ("P19", "place of birth", 33),
+        ("P131", "located in", 4),
+        (NO_RELATION, NO_RELATION, 3),
+    ]
+    assert sorted(number for group in groups for number in group.numbers) == list(range(40))
+    for group in groups:
+        measured = [number for number in group.numbers if number != 5]
+        hits = group.hits["run"]
+        assert hits.n == len(measured) and round(hits.value * hits.n) == sum(number % 3 == 1 for number in measured)
+    words = [replace(each, relation=None, text="Who is it?" if n < 9 else "Oslo?") for n, each in enumerate(some)]
+    by_word = question_groups(replace(plain, questions=words), {}, k=1)
+    assert [(group.id, group.name, len(group.numbers)) for group in by_word] == [
+        ("other", "other", 31),
+        ("who", "who", 9),
+    ]
 
 
 def test_edits_are_kept_in_order_and_undone_one_by_one(edited):

@@ -45,7 +45,7 @@ def parts_panel(
     may_manage, may_export = who.may(study.labels_path, parts.ACTION), who.may(study.labels_path, "export")
     if not names or not (may_manage or may_export):
         return
-    words = parts.kind_words(kind, 2) if len(names) > 1 else names[0]
+    words = parts.kind_words(kind, 2) if len(names) > 1 else f"“{names[0]}”"
     title = f"Download, describe, rename or delete {words}" if can_download else f"Describe, rename or delete {words}"
     with st.expander(title, expanded=has_message(f"parts-{kind}")):
         show_last_message(f"parts-{kind}")

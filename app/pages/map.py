@@ -7,16 +7,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import streamlit as st
 
-from blindspot.analysis.flips import flip_table
+from blindspot.analysis.flips import FlipTable, flip_table
 from blindspot.app import hidden_questions, url, who
 from blindspot.app import study as opened_study
 from blindspot.app.components.empty_page import show_empty_page
-from blindspot.app.components.map import clusters, form, selection
+from blindspot.app.components.map import clusters, form, groups, selection
 from blindspot.app.components.map.data import MapPoints, first_hits, known_of, open_map, points, runs_over
-from blindspot.app.components.map.figure import PlaceName, held_figure, selectable
+from blindspot.app.components.map.figure import Marks, PlaceName, held_figure, selectable
 from blindspot.app.components.map.link import map_link
 from blindspot.app.components.map.parts import address, opened_point, parameters, quality_line, spread_table, warnings
 from blindspot.app.components.marks import choices_fold, notice, relation_label, unbroken
@@ -26,6 +25,8 @@ from blindspot.app.components.path_bar import lead_to
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
 from blindspot.app.markup import div, link, show, tag
+from blindspot.backend.core.result_table import signed_number, stated_interval
+from blindspot.backend.evaluation.comparison import PairedFigures, figures_at
 from blindspot.backend.evaluation.saved_selections import saved_selection
 from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.maps.cluster_names import cluster_names
@@ -41,13 +42,16 @@ from blindspot.backend.maps.colours import (
     hits_of_two,
 )
 from blindspot.backend.maps.edits import Clusters, clusters_of
+from blindspot.backend.maps.point_values import questions_of_cluster
+from blindspot.backend.maps.question_groups import QuestionGroup, are_by_relation
 from blindspot.backend.maps.stored import Map, maps_of
 from blindspot.backend.text.number_words import quantity
 from blindspot.backend.upkeep.study_path import NextStep
 from blindspot.db.question_table import rows_of
 
-NO_RUN = "no other run"
-APART = "The passages of the worst cluster lie apart: clusters are found among the vectors, not in the picture. "
+NO_RUN = "none"
+RUNS_SHOWN = 4  # in the table of clusters
+MANY_RINGS = 60  # if more points than so many are marked, all others fade, and none has a ring
 
 
 def page() -> None:
@@ -66,7 +70,7 @@ def page() -> None:
     runs = runs_over(map)
     run = url.one_of("run", runs, runs[0]) if runs else None
     colours = {colour.name: colour for colour in MAP_COLOURS if runs or not colour.needs_run}
-    of_relations = "relation" if any(question.relation for question in known_of(map).questions) else "kind"
+    of_relations = "relation" if are_by_relation(known_of(map)) else "kind"
     usual = "hit" if "hit" in colours else of_relations
     colour = colours[url.one_of("by", list(colours), usual)]
     with st.container(key="pickers"):
@@ -76,15 +80,16 @@ def page() -> None:
         show(hidden_questions.notice_of_hidden(len(hidden_questions.hidden_ids(study).intersection(map.question_ids))))
         return
     state = clusters_of(map)
-    rows = clusters.rows_of_runs(map, state, runs, k)
     coloured = Colouring(colour, run, other, k)
-    lead_to(_next_step(map, state, rows, coloured))
+    shown = Shown(map, state, coloured, groups.groups_of_map(map, runs, k), view, runs)
+    lead_to(_next_step(shown))
     with head:
-        _answer(map, rows, coloured)
+        _answer(shown)
         show(choices_fold(f"map {name}, by {colour.title}, k = {k}"))
-    _picture(map, state, rows, coloured, view)
-    missing = coloured.run_of_misses
-    clusters.table(map, state, clusters.by_misses(rows, missing) if missing else rows, k, _open_cluster(state))
+    _picture(shown)
+    in_table = list(dict.fromkeys(name for name in (run, other, *runs) if name is not None))[:RUNS_SHOWN]
+    rows = clusters.rows_of_runs(map, state, in_table, k)
+    clusters.table(map, state, rows, coloured.run_of_misses, k, shown.cluster)
     statistics = tag("summary", "Statistics: how far the map can be trusted, and the spread of each group")
     show(tag("details", statistics, quality_line(map), spread_table(map), cls="panel fold"))
     parts_panel(study, "map", list(maps), can_download=False)
@@ -112,7 +117,7 @@ def _pickers(map: Map, choices: Choices, run: str | None, colour: MapColour) -> 
     columns = dict(zip(shown, st.columns([widths[name] for name in shown], vertical_alignment="bottom"), strict=True))
     other, view = None, 0
     with columns["map"]:
-        url.select("Map", "map", maps, maps[0], forget=("point", "cluster", "selection", "list", "view"))
+        url.select("Map", "map", maps, maps[0], forget=("point", "group", "cluster", "selection", "list", "view"))
     with columns["by"]:
         url.select("Colour by", "by", list(colours), usual, format_func=colours.__getitem__)
     if run is not None:
@@ -146,87 +151,135 @@ class Colouring(NamedTuple):
         return self.run if self.colour.name == "hit" else None
 
 
-class Marks(NamedTuple):
-    """What is marked on the map: the points with rings, by id; what the legend says of them; the names of clusters; and what
-    the page says of the rings.
+class Shown(NamedTuple):
+    """What the page shows of a map.
+
+    Attributes:
+        groups: of its questions, with the hits of every run.
+        view: index of the encoder that places the points.
+        runs: those that searched its questions.
     """
 
-    ringed: frozenset[str]
-    rings: str
-    names: tuple[PlaceName, ...]
-    note: str = ""
+    map: Map
+    clusters: Clusters
+    colouring: Colouring
+    groups: list[QuestionGroup]
+    view: int
+    runs: list[str]
+
+    @property
+    def cluster(self) -> int | None:
+        """The open cluster."""
+        number = url.number("cluster", 0, 0) - 1
+        return number if number in self.clusters.ids else None
+
+    @property
+    def group(self) -> QuestionGroup | None:
+        """The open group."""
+        return next((group for group in self.groups if group.id == url.value("group")), None)
+
+    @property
+    def reference(self) -> str | None:
+        """The run that the misses are compared with: the chosen one, else the best of the others."""
+        _, run, other, k = self.colouring
+        return None if run is None else groups.best_other(self.map, self.runs, run, other, k)
+
+    @property
+    def most_missed(self) -> list[QuestionGroup]:
+        """The groups in which the run falls furthest behind the reference, else behind its own average."""
+        _, run, _, k = self.colouring
+        return [] if run is None else groups.most_missed(self.map, self.groups, run, self.reference, k)
+
+    @property
+    def worst(self) -> QuestionGroup | None:
+        """The first of `most_missed`, if the run falls behind at all there."""
+        _, run, _, k = self.colouring
+        if run is None or not (most := self.most_missed):
+            return None
+        return most[0] if groups.excess(self.map, most[0], run, self.reference, k) > 0 else None
 
 
-def _next_step(map: Map, state: Clusters, rows: Sequence[clusters.ClusterRow], colouring: Colouring) -> NextStep | None:
-    """Return the step to the missed questions of the cluster that the answer names, or of the open cluster."""
-    run, other, k = colouring.run_of_misses, colouring.other, colouring.k
+def _next_step(shown: Shown) -> NextStep | None:
+    """Return the step to the missed questions of the open group or cluster; else to those that one of two runs finds;
+    else to the worst group.
+    """
+    map, (_, _, other, k) = shown.map, shown.colouring
+    run, opened, reference = shown.colouring.run_of_misses, shown.group, shown.reference
     if run is None:
         return None
-    if (cluster := _open_cluster(state)) is not None:
-        questions = clusters.missed_questions(map, state, cluster, run, k)
-        if questions:
-            words = f"Read the {quantity(len(questions), 'question')} that {run} misses here"
-            return NextStep(words, url.QUESTION, parameters={"question": questions[0].id, "a": run, "b": other, "k": k})
-    worst = clusters.most_missed(rows, run)
-    if worst is None:
+    numbers: Sequence[int] = () if opened is None else opened.numbers
+    if shown.cluster is not None:
+        numbers = questions_of_cluster(known_of(map), shown.clusters, shown.cluster)
+    if questions := groups.missed_questions(map, numbers, run, k):
+        words = f"Read the {quantity(len(questions), 'question')} that {run} misses here"
+        pair = {"a": run, "b": reference, "k": k}
+        return NextStep(words, url.QUESTION, parameters={"question": questions[0].id, **pair})
+    if other is not None:
+        _, cells = _compared(map, run, other, k)
+        is_broken = _is_training(map, run, other) and cells.only_a > 0
+        count, finder, cell = (cells.only_a, run, "only_a") if is_broken else (cells.only_b, other, "only_b")
+        if count:
+            words = f"Look at the {quantity(count, 'question')} that only {finder} finds"
+            return NextStep(words, url.COMPARE, parameters={"a": run, "b": other, "k": k, "cell": cell})
+    if shown.worst is None:
         return None
-    words = f"See the {quantity(clusters.missed_count(worst, run), 'missed question')} of the cluster “{worst.name}”"
-    return NextStep(words, url.MAP, parameters=parameters(map, cluster=worst.id + 1))
+    missed = quantity(groups.missed_count(shown.worst.hits[run]), "missed question")
+    words = f"See the {missed} {groups.questions_phrase(map, shown.worst)}"
+    return NextStep(words, url.MAP, parameters=parameters(map, group=shown.worst.id, cluster=None))
 
 
-def _answer(map: Map, rows: Sequence[clusters.ClusterRow], colouring: Colouring) -> None:
-    """Show what the colours say, where they show hits and misses; else what is on the map."""
-    run, other, k = colouring.run_of_misses, colouring.other, colouring.k
-    if run is None:
-        show(
-            tag(
-                "h1",
-                f"{quantity(map.shown_questions, 'question')} among {quantity(len(map.ordinals), 'passage')}",
-            )
-        )
-        return
-    worst = clusters.most_missed(rows, run)
-    where = "" if worst is None else _worst_cluster(rows, worst, run, other)
-    if other is None:
-        first = first_hits(map.study, run)
-        ranks = [first[id] for id in map.question_ids if id in first]
-        missed = sum(not 0 < rank <= k for rank in ranks)
-        interval = clusters.missed_interval(map, first, k)
-        title = f"{run} misses {missed:,} of {quantity(len(ranks), 'question')} in the top {k}{interval}"
-        show(tag("h1", unbroken(title, [run])), tag("p", where))
-        return
+def _compared(map: Map, run: str, other: str, k: int) -> tuple[PairedFigures, FlipTable]:
+    """Return the figures of two runs over the map's questions, and how many of them each finds."""
     compared = opened_study.comparison(
         map.study, run, other, "answers", opened_study.rule_of_runs(map.study, run, other)
     )
-    on_map = rows_of(compared.questions, map.question_ids)
-    on_map = on_map[on_map >= 0]
-    cells = flip_table(compared.first_ranks_a[on_map], compared.first_ranks_b[on_map], k)
+    rows = rows_of(compared.questions, map.question_ids)
+    rows = rows[rows >= 0]
+    return figures_at(compared, k, rows), flip_table(compared.first_ranks_a[rows], compared.first_ranks_b[rows], k)
+
+
+def _answer(shown: Shown) -> None:
+    """Show what the colours say, where they show hits and misses; else what is on the map."""
+    map, (_, _, other, k) = shown.map, shown.colouring
+    run = shown.colouring.run_of_misses
+    if run is None:
+        words = f"{quantity(map.shown_questions, 'question')} among {quantity(len(map.ordinals), 'passage')}"
+        show(tag("h1", words))
+        return
+    where = ""
+    if shown.group is not None:
+        where = groups.missed_sentence(map, shown.group, run, shown.reference)
+    elif shown.worst is not None:
+        where = groups.most_missed_sentence(map, shown.worst, run, shown.reference)
+    if other is None:
+        hits = groups.hits_of_map(map, run, k)
+        title = f"{run} misses {groups.missed_count(hits):,} of {quantity(hits.n, 'question')} in the top {k}"
+        if hits.low is not None:
+            share, low, high = groups.missed_share(hits).percent
+            title += f": {share:.1f}% {stated_interval(low, high)}"
+        show(tag("h1", unbroken(title, [run])), tag("p", where))
+        return
+    figures, cells = _compared(map, run, other, k)
     pair = {"a": run, "b": other, "k": k}
     lost = link(f"{cells.only_a:,} that {run} finds", url.href(url.COMPARE, {**pair, "cell": "only_a"}))
     found = link(f"{cells.only_b:,}", url.href(url.COMPARE, {**pair, "cell": "only_b"}))
     names = [run, other]
     of_missed = f" of the {cells.only_b + cells.neither:,} questions that {run} misses in the top {k}"
+    difference = figures.difference.estimate
+    points = ""
+    if difference.low is not None:
+        value, low, high = (-each for each in difference.percent)
+        points = f"Success@{k}: {signed_number(value)} points {stated_interval(high, low, '+')}. "
     show(
         tag("h1", unbroken(f"{other} finds ", names), found, unbroken(of_missed, names)),
-        tag("p", "It misses ", lost, ". ", where),
+        tag("p", "It misses ", lost, ". ", points, where),
     )
-
-
-def _worst_cluster(rows: Sequence[clusters.ClusterRow], worst: clusters.ClusterRow, run: str, other: str | None) -> str:
-    """Say how many questions a run misses in its worst cluster, and how many of them the best other run misses."""
-    n = worst.hits[run].n
-    said = f"{run} misses the most questions in the cluster “{worst.name}”: {clusters.missed_count(worst, run):,} of {quantity(n, 'question')}"
-    best = clusters.best_other(rows, run, other)
-    if best is None or not worst.hits[best].n:
-        return f"{said}."
-    of = "" if worst.hits[best].n == n else f" of {worst.hits[best].n:,}"
-    return f"{said}; {best} misses {clusters.missed_count(worst, best) or 'none'}{of} there."
 
 
 def _second_run(runs: list[str], run: str) -> str | None:
     """Show the choice of the run that the colours compare `run` with, and return it."""
     others = [name for name in runs if name != run]
-    chosen = url.select("Compared with", "against", [NO_RUN, *others], NO_RUN)
+    chosen = url.select("Second run in the picture", "against", [NO_RUN, *others], NO_RUN)
     return None if chosen == NO_RUN else chosen
 
 
@@ -268,116 +321,73 @@ def _encoder_view(map: Map) -> int:
     return int(url.select("Placed by", "view", list(words), "0", format_func=words.__getitem__))
 
 
-def _open_cluster(clusters: Clusters) -> int | None:
-    number = url.number("cluster", 0, 0) - 1
-    return number if number in clusters.ids else None
-
-
-def _picture(
-    map: Map,
-    state: Clusters,
-    rows: Sequence[clusters.ClusterRow],
-    colouring: Colouring,
-    view: int,
-) -> None:
+def _picture(shown: Shown) -> None:
     """Show the map and what is selected on it."""
-    shown, cluster = points(map), _open_cluster(state)
+    map, known = shown.map, points(shown.map)
     saved = saved_selection(map.study, url.value("selection")).points if url.value("selection") else None
     point = url.value("point")
     with st.container(key="map-body"):
         picture_column, right = st.columns([7, 3])
         with picture_column:
             with st.container(key="map-picture", height="stretch"):
-                ringed, rings, note = _ringed_points(map, shown, state, cluster, saved), "", ""
-                run, k = colouring.run_of_misses, colouring.k
-                if not ringed and run and (worst := clusters.most_missed(rows, run)) is not None:
-                    note = APART if clusters.lie_apart(map, state, worst.id, view) else ""
-                    ringed = clusters.missed_points(map, shown, state, worst.id, run, k)
-                    rings = f"missed in the cluster “{worst.name}”: question, and its passage"
-                names = _names(map, state, rows, colouring, view)
-                _plot(map, shown, state, colouring, view, Marks(ringed, rings, names, note))
+                _plot(shown, known, _marks(shown, known, saved))
             show(warnings(map, len(selectable(len(map)))))
         with right:
             with st.container():
-                if point in shown.number:
-                    show(opened_point(map, shown, shown.number[point], view))
+                if point in known.number:
+                    show(opened_point(map, known, known.number[point], shown.view))
                 elif point:
                     show(notice("This point is not on this map. ", link("Close", address(map, point=None))))
-            _selection_panel(map, shown, state, rows, cluster, saved, colouring, bool(point))
+            _selection_panel(shown, known, saved, bool(point))
 
 
-def _names(
-    map: Map,
-    state: Clusters,
-    rows: Sequence[clusters.ClusterRow],
-    colouring: Colouring,
-    view: int,
-) -> tuple[PlaceName, ...]:
-    """Return the names on the map: of the open cluster and those with the most misses, with their numbers in the list,
-    else of the largest.
+def _marks(shown: Shown, points: MapPoints, saved_ids: tuple[str, ...] | None) -> Marks:
+    """Return what stands out: the open group; the open cluster and the saved selection; else, where the colours show
+    hits and misses, the questions. The browser marks the open point itself.
     """
-    run, cluster = colouring.run_of_misses, _open_cluster(state)
-    if run is None or clusters.most_missed(rows, run) is None:
-        return clusters.names_on_map(map, state, view)
-    most = [row.id for row in clusters.by_misses(rows, run) if clusters.missed_count(row, run)]
-    listed = [id for id in most[: clusters.MISSES_SHOWN] if id != cluster]
-    ids = [*([] if cluster is None else [cluster]), *listed[: clusters.MISSES_SHOWN - (cluster is not None)]]
-    names = clusters.names_on_map(map, state, view, ids, {id: number for number, id in enumerate(most, 1)})
-    if cluster is not None:
-        return names
-    return (*names, PlaceName("questions of 1", *clusters.place_of_missed(map, state, most[0], view, run, colouring.k)))
+    map = shown.map
+    marked = set(saved_ids or ()).intersection(points.number)
+    if shown.cluster is not None:
+        marked.update(points.ids[map.shown_questions + place] for place in shown.clusters.members(shown.cluster))
+    if marked:
+        many = len(marked) > MANY_RINGS
+        return Marks(strong=frozenset(marked)) if many else Marks(ringed=frozenset(marked))
+    if shown.group is not None:
+        return Marks(strong=frozenset(groups.points_of_group(map, points, shown.group)))
+    is_of_hits = shown.colouring.run_of_misses is not None and map.shown_questions > 0
+    return Marks(strong=frozenset(points.ids[: map.shown_questions]) if is_of_hits else None)
 
 
-def _selection_panel(
-    map: Map,
-    points: MapPoints,
-    state: Clusters,
-    rows: Sequence[clusters.ClusterRow],
-    cluster: int | None,
-    saved_ids: tuple[str, ...] | None,
-    colouring: Colouring,
-    reading: bool,
-) -> None:
-    _, run, other, k = colouring
-    ids = selection.selected_ids(map)
-    if cluster is not None:
-        clusters.opened_cluster(map, points, state, cluster, run, other, k)
+def _names(shown: Shown) -> tuple[PlaceName, ...]:
+    """Return the names on the map: of the clusters where the colours show these, else of the groups of questions."""
+    if shown.colouring.colour.name == "cluster":
+        return clusters.names_on_map(shown.map, shown.clusters, shown.view)
+    run = shown.colouring.run_of_misses
+    named = [shown.group] if shown.group is not None else shown.groups if run is None else shown.most_missed
+    return groups.names_on_map(shown.map, named, shown.view, run, shown.colouring.other)
+
+
+def _selection_panel(shown: Shown, points: MapPoints, saved_ids: tuple[str, ...] | None, reading: bool) -> None:
+    map, (_, run, _, k), reference = shown.map, shown.colouring, shown.reference
+    if shown.cluster is not None:
+        clusters.opened_cluster(map, points, shown.clusters, shown.cluster, run, reference, k)
+    elif shown.group is not None:
+        groups.opened_group(map, points, shown.group, run, reference, k)
     elif saved_ids is not None:
         on_map = [id for id in saved_ids if id in points.number]
         if len(on_map) < len(saved_ids):
             show(notice(f"Not on this map: {quantity(len(saved_ids) - len(on_map), 'point')} of this selection."))
         selection.panel(map, points, on_map, url.value("selection"), run, k)
-    elif ids:
+    elif ids := selection.selected_ids(map):
         selection.panel(map, points, ids, "Selection", run, k)
     elif not reading:
         if run is not None:
-            show(clusters.misses_by_cluster(map, rows, run, other, k))
+            show(groups.list_of_misses(map, shown.most_missed, run, reference, k))
         selection.hint()
 
 
-def _ringed_points(
-    map: Map, points: MapPoints, clusters: Clusters, cluster: int | None, saved_ids: tuple[str, ...] | None
-) -> frozenset[str]:
-    """Return the points to mark with rings: the open cluster and the saved selection. The browser marks the open point
-    itself.
-    """
-    marked = set(saved_ids or ())
-    if cluster is not None:
-        marked.update(
-            points.ids[map.shown_questions + place] for place in np.flatnonzero(clusters.labels == cluster).tolist()
-        )
-    return frozenset(marked)
-
-
-def _plot(
-    map: Map,
-    points: MapPoints,
-    state: Clusters,
-    colouring: Colouring,
-    view: int,
-    marks: Marks,
-) -> None:
-    colour, run, other, k = colouring
+def _plot(shown: Shown, points: MapPoints, marks: Marks) -> None:
+    map, state, (colour, run, other, k) = shown.map, shown.clusters, shown.colouring
 
     def values_of(name: str | None) -> list[str]:
         first, hits = (first_hits(map.study, name), map.study.run(name)) if name else (None, None)
@@ -395,24 +405,9 @@ def _plot(
         is_relation = colour.relations and name != SEVERAL and name.startswith("P")
         return relation_label(name) if is_relation else names.get(name, name)
 
-    sizes = "Large: questions; small: passages. " if map.shown_questions and len(map.ordinals) else ""
-    if sizes and marks.names:
-        sizes += "Names and clusters are of passages; their questions may lie elsewhere. "
-    if sizes or marks.note:
-        show(tag("p", sizes, marks.note, cls="convention"))
+    named = _names(shown)
     st.plotly_chart(
-        held_figure(
-            map,
-            values,
-            view,
-            marks.ringed,
-            points.titles,
-            points.starts,
-            points.ids,
-            labelled,
-            names=marks.names,
-            rings=marks.rings,
-        ),
+        held_figure(map, values, shown.view, marks, points.titles, points.starts, points.ids, labelled, names=named),
         key=selection.plot_key(map),
         on_select=lambda: selection.store_selection(map),
         selection_mode=("points", "box", "lasso"),
@@ -424,21 +419,43 @@ def _plot(
         ),
     )
     map_link()
-    if colour.note is not None and run:
-        show(tag("p", colour.note(run, k), cls="convention"))
+    sizes = "Large: questions; small: passages. " if map.shown_questions and len(map.ordinals) else ""
+    note = colour.note(run, k) if colour.note is not None and run else ""
+    show(tag("p", f"{_projection(shown)}. {sizes}{_about_names(shown) if named else ''}", note, cls="convention"))
+
+
+def _projection(shown: Shown) -> str:
+    """Return how the points are placed, such as "UMAP of minilm's vectors"."""
+    return f"{form.METHODS[shown.map.manifest['request']['method']]} of the vectors of {shown.map.encoders[shown.view]}"
+
+
+def _about_names(shown: Shown) -> str:
+    """Return what the names on the map are."""
+    if shown.colouring.colour.name == "cluster":
+        return "Names: the largest clusters of passages. "
+    by = "relations" if are_by_relation(known_of(shown.map)) else "question words"
+    run, other = shown.colouring.run_of_misses, shown.colouring.other
+    if run is None:
+        return f"Names: {by}. "
+    return f"Names: {by}, with how many of their questions {run} misses{f' → {other} misses' if other else ''}. "
+
+
+def _is_training(map: Map, run: str, other: str) -> bool:
+    """Whether two runs are of the map's first and second encoder: of a model before and after training."""
+    about = opened_study.shown_runs(map.study)
+    return [about[name].get("retriever") for name in (run, other)] == list(map.encoders)
 
 
 def _names_of_cells(map: Map, run: str, other_run: str) -> dict[str, str]:
     """Return the legend's words for the questions that both, one or neither of two runs find: what a training mended
     and broke, if the runs are of the map's first and second encoder.
     """
-    about = opened_study.shown_runs(map.study)
-    trained = [about[name].get("retriever") for name in (run, other_run)] == list(map.encoders)
     words = ("still found", "broken: only {a} finds", "fixed: only {b} finds", "still missed")
     plain = ("both find", "only {a} finds", "only {b} finds", "neither finds")
     cells = (BOTH, ONLY_FIRST, ONLY_SECOND, NEITHER)
     return {
-        cell: name.format(a=run, b=other_run) for cell, name in zip(cells, words if trained else plain, strict=True)
+        cell: name.format(a=run, b=other_run)
+        for cell, name in zip(cells, words if _is_training(map, run, other_run) else plain, strict=True)
     }
 
 

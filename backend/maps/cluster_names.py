@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from blindspot.analysis.relations import RELATIONS
+from blindspot.analysis.relations import short_label
 from blindspot.backend.maps.edits import Clusters
 from blindspot.backend.maps.point_values import PointFacts, questions_of_cluster
 from blindspot.db.records import Question
@@ -45,11 +44,5 @@ def _main_relations(questions: Sequence[Question]) -> str:
     for number in range(1, MAIN_RELATIONS + 1):
         first = counts.most_common(number)
         if sum(count for _, count in first) > MAIN_SHARE * len(questions):
-            return ", ".join(_short_label(id) for id, _ in first)
+            return ", ".join(short_label(id) for id, _ in first)
     return ""
-
-
-def _short_label(relation: str) -> str:
-    """Return "located in" for "located in the administrative territorial entity"."""
-    label = RELATIONS[relation].label if relation in RELATIONS else relation
-    return re.split(" the | / ", label)[0]

@@ -113,10 +113,7 @@ def cluster_rows(
         members = clusters.members(id).tolist()
         questions = questions_of_cluster(point_facts, clusters, id)
         bare = np.array([point_facts.labels[place] == UNLABELLED for place in members])
-        hits = {
-            run: _success([i for i in questions if point_facts.questions[i].id in first], point_facts, first, k)
-            for run, first in first_ranks_by_run.items()
-        }
+        hits = {run: success_of(questions, point_facts, first, k) for run, first in first_ranks_by_run.items()}
         rows.append(
             ClusterRow(
                 id,
@@ -137,6 +134,8 @@ def questions_of_cluster(point_facts: PointFacts, clusters: Clusters, id: int) -
     return sorted({number for place in places for number in point_facts.questions_by_passage.get(place, ())})
 
 
-def _success(rows: Sequence[int], point_facts: PointFacts, first_ranks: Mapping[str, int], k: int) -> Estimate:
-    ranks = np.array([first_ranks[point_facts.questions[row].id] for row in rows], np.int64)
-    return proportion(success_from_ranks(ranks, k), point_facts.units[np.array(rows, np.int64)])
+def success_of(numbers: Sequence[int], point_facts: PointFacts, first_ranks: Mapping[str, int], k: int) -> Estimate:
+    """Return Success@k over those of some questions, as places in `PointFacts.questions`, that have a first rank."""
+    measured = [number for number in numbers if point_facts.questions[number].id in first_ranks]
+    ranks = np.array([first_ranks[point_facts.questions[number].id] for number in measured], np.int64)
+    return proportion(success_from_ranks(ranks, k), point_facts.units[np.array(measured, np.int64)])

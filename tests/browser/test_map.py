@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from itertools import combinations
 
 import pytest
 from playwright.sync_api import expect
@@ -92,7 +93,7 @@ def test_from_a_lasso_to_a_batch_and_a_slice(tab, maps_address, mapped):
     frame = picture(tab, maps_address, "map=one&k=10")
     lasso(tab, frame)
     panel = tab.locator(".st-key-map-selection")
-    expect(panel.locator(".list-head")).to_contain_text("40 questions, 61 passages")
+    expect(panel.locator(".list-head")).to_contain_text("40 questions and 61 passages")
     before = [batch.name for batch in Queue(mapped.labels_path).batches()]
     name = f"by lasso {len(before)}"  # a repetition of this test finds the batch of the first
     typed(tab, "Name of the batch", name)
@@ -107,7 +108,7 @@ def test_from_a_lasso_to_a_batch_and_a_slice(tab, maps_address, mapped):
     assert parameters(tab)["selection"] == "everyone" and len(saved_selections(mapped)["everyone"].questions) == 40
     tab.reload()
     ready(tab)
-    expect(tab.locator(".st-key-map-selection .list-head")).to_contain_text("40 questions, 61 passages")
+    expect(tab.locator(".st-key-map-selection .list-head")).to_contain_text("40 questions and 61 passages")
 
 
 def test_a_selection_outlives_another_colour_and_can_be_cleared(tab, maps_address):
@@ -155,6 +156,31 @@ def test_an_open_point_gets_a_ring(tab, maps_address):
     assert not tab.evaluate(inked)
     picture(tab, maps_address, "map=one&point=p:p0")
     assert tab.evaluate(inked)
+
+
+@pytest.mark.parametrize("width", [1400, 400])
+def test_names_on_the_map_lie_beside_each_other_and_not_over(tab, maps_address, width):
+    tab.set_viewport_size({"width": width, "height": 900})
+    picture(tab, maps_address, "map=one&by=cluster")
+    boxes = tab.evaluate("""() => [...document.querySelectorAll(".js-plotly-plot .annotation")]
+      .filter((each) => getComputedStyle(each).visibility === "visible")
+      .map((each) => each.getBoundingClientRect()).map(({ left, right, top, bottom }) => [left, right, top, bottom])""")
+    assert boxes and all(left >= 0 and right <= width for left, right, _, _ in boxes)
+    for one, other in combinations(boxes, 2):
+        beside = one[1] <= other[0] or other[1] <= one[0]
+        assert beside or one[3] <= other[2] + 0.5 or other[3] <= one[2] + 0.5
+    tab.set_viewport_size({"width": 1400, "height": 900})
+
+
+def test_a_group_opens_from_the_list_and_closes_again(tab, maps_address):
+    picture(tab, maps_address, "map=one")
+    tab.locator(".misses a").first.click()
+    ready(tab)
+    assert parameters(tab)["group"] == "P19"
+    expect(tab.locator(".st-key-map-selection .list-head")).to_contain_text("place of birth")
+    tab.get_by_text("Show all groups").click()
+    expect(tab.locator(".misses")).to_be_visible()
+    assert "group" not in parameters(tab)
 
 
 def test_hostile_titles_stay_text_on_the_map(tab, maps_address):

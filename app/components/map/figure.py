@@ -8,9 +8,10 @@ density of the others is drawn.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from html import escape
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,11 +25,9 @@ from blindspot.backend.maps.stored import Map
 
 SELECTABLE = 20_000
 RING = "#ea3a9c"  # 3.8 to 1 on white, 4.8 to 1 on the dark page
-MANY_RINGS = 60
-"""If more points than so many are marked, all others fade, and none has a ring."""
-FADED, FAINT = 0.3, 0.12  # opacity of the others, and of those of a map with many questions, which overlap
-RINGS_ON_PHONES = "missed in the worst cluster"  # what `link.js` writes in a narrow legend
+FADED, FAINT = 0.3, 0.12  # opacity of the points that fade, and of those of a map with many questions, which overlap
 EDGE = 0.3  # share of the map at either side where a name grows inwards, so that a narrow window shows all of it
+PARTS = 12  # the map's extent is cut into so many parts, across and down, of which a name looks for the fullest
 OTHERS = "other"
 GREY, DARK_GREY = "#78828c", "#626a72"
 PURPLE = "#7a5fb8"
@@ -61,57 +60,72 @@ FIXED = {
     "open": (PURPLE, "hexagon"),
     "question": (PINK, "circle"),
 }
-LAYERS = (FOUND, MISSED, BOTH, NEITHER, ONLY_SECOND, ONLY_FIRST)
-"""Hits and misses as they are drawn: misses, and what differs between two runs, above the others."""
+LAYERS = (BOTH, NEITHER, (FOUND, MISSED), (ONLY_SECOND, ONLY_FIRST))
+"""Hits and misses as they are drawn: what differs between two runs above the others, and two of a layer in TURNS, so that
+neither hides the other where points are dense.
+"""
+TURNS = 8
 MANY_QUESTIONS = 800
 """More questions than so many are drawn smaller, so that their rings do not become one blob."""
 PASSAGE_SIZE = 4
-SMALL = 3  # a passage of a map with many questions
+SMALL_QUESTION, SMALL = 6, 3  # a question and a passage of a map with many questions
 _LINE = 62
+LONGEST_NAME = 36  # characters of a name on the map
 
 
-class Highlighted(NamedTuple):
-    """The points to mark.
+class Marks(NamedTuple):
+    """How points stand out from others.
 
     Attributes:
-        ids: of the points. Few have rings.
-        is_one_colour: whether many have one colour, and questions do not fade; otherwise many keep their own.
+        strong: the ids of the points that do not fade; None if none fades.
+        ringed: the ids of the points that get a ring.
     """
 
-    ids: Collection[str] = frozenset()
-    is_one_colour: bool = False
+    strong: frozenset[str] | None = None
+    ringed: frozenset[str] = frozenset()
 
 
-NOTHING = Highlighted()
+NO_MARKS = Marks()
 
 
 class PlaceName(NamedTuple):
-    """A name to write on the map at a place."""
+    """A name to write on the map at a place. counts: what follows the name in plain type."""
 
     words: str
     x: float
     y: float
+    counts: str = ""
+
+
+def fullest_place(own: np.ndarray, places: np.ndarray) -> tuple[float, float]:
+    """Return the point among some of the map's where these are densest: the middle one of the fullest part of the map.
+
+    Args: own: (m, 2) float, at least one. places: (n, 2) float, all points of the map.
+    """
+    extent = float(np.ptp(places, axis=0).max()) or 1.0
+    parts = np.floor((own - places.min(axis=0)) / (extent / PARTS))
+    _, part_of, counts = np.unique(parts, axis=0, return_inverse=True, return_counts=True)
+    own = own[part_of.reshape(-1) == int(np.argmax(counts))]
+    x, y = own[np.argmin(np.square(own - own.mean(axis=0)).sum(axis=1))].tolist()
+    return x, y
 
 
 def held_figure(
     map: Map,
     values: Sequence[str],
     view: int,
-    highlighted_ids: frozenset[str],
+    marks: Marks,
     *parts: Any,
     names: tuple[PlaceName, ...] = (),
-    rings: str = "",
 ) -> Any:
     """Return `map_figure` with names of places, cached as long as its contents stay the same.
 
     Args:
         parts: titles, starts, ids and `labelled` of `map_figure`.
-        rings: what the legend says of the points with rings; "" for nothing.
+        names: the most important first; `link.js` hides those that would lie over an earlier one.
     """
-    version = hash((*values, *(parts[-1](name) for name in dict.fromkeys(values)), names, rings))
-    return _cached_figure(
-        map, values, (*parts, names, rings), map.folder, map.manifest["made"], view, highlighted_ids, version
-    )
+    version = hash((*values, *(parts[-1](name) for name in dict.fromkeys(values)), names))
+    return _cached_figure(map, values, (*parts, names), map.folder, map.manifest["made"], view, marks, version)
 
 
 @st.cache_resource(max_entries=12, show_spinner=False)
@@ -122,17 +136,14 @@ def _cached_figure(
     folder: Path,
     fingerprint: str,
     view: int,
-    highlighted_ids: frozenset[str],
+    marks: Marks,
     cache_version: int,
 ) -> Any:
-    titles, starts, ids, labelled, names, rings = _parts
-    made = map_figure(_map, titles, starts, ids, _categories, view, Highlighted(highlighted_ids, bool(rings)), labelled)
-    if rings:
-        made.update_traces(
-            {"name": escape(rings, quote=False), "showlegend": True, "meta": RINGS_ON_PHONES}, {"name": "marked"}
-        )
+    titles, starts, ids, labelled, names = _parts
+    made = map_figure(_map, titles, starts, ids, _categories, view, marks, labelled)
     for name in names:
-        text = escape(name.words, quote=False)
+        words = escape(shorten(name.words, LONGEST_NAME, placeholder=" …"), quote=False)
+        text = f"<b>{words}</b> {name.counts}".strip()
         low, high = made.layout.xaxis.range
         across = (name.x - low) / ((high - low) or 1.0)
         side = "left" if across < EDGE else "right" if across > 1 - EDGE else "center"
@@ -148,7 +159,7 @@ def map_figure(
     ids: Sequence[str],
     values: Sequence[str],
     view: int = 0,
-    highlighted: Highlighted = NOTHING,
+    marks: Marks = NO_MARKS,
     label_of_value: Any = str,
 ) -> Any:
     """The map as a plotly figure.
@@ -167,29 +178,47 @@ def map_figure(
     is_question, (question_size, passage_size) = shown < map.shown_questions, _sizes(map)
     traces = [_density(places)] if len(shown) < len(map) else []
 
-    def depth(name: str) -> tuple[bool, int, int]:
-        """Grey categories lie lowest, then hits and misses in their order, else the frequent below the rare."""
-        return name not in quiet, name in LAYERS and LAYERS.index(name), -int((drawn == name).sum())
-
-    for name in sorted({*every, *drawn.tolist()}, key=depth):
+    for name, question, rows in _draw_order(drawn, is_question, quiet):
         colour, shape = colours.get(name, (GREY, "circle"))
-        for question in (False, True):
-            rows = np.flatnonzero((drawn == name) & (is_question == question))
-            if len(rows):
-                less = 2 * (name in quiet or name in (BOTH, NEITHER))
-                size = question_size - less if question else passage_size
-                style = PointStyle(label_of_value(name), question, colour, shape, size)
-                texts = [_hover(titles[i], starts[i], label_of_value(values[i])) for i in shown[rows].tolist()]
-                is_first = not any(trace.get("legendgroup") == style.name for trace in traces)
-                traces.append(_trace(places[shown[rows]], [ids[i] for i in shown[rows]], texts, style, is_first))
-    if highlighted.ids:
-        traces += _highlight(traces, map, places, ids, highlighted)
+        less = 2 * (name in quiet or name in (BOTH, NEITHER))
+        size = question_size - less if question else passage_size
+        style = PointStyle(label_of_value(name), question, colour, shape, size)
+        texts = [_hover(titles[i], starts[i], label_of_value(values[i])) for i in shown[rows].tolist()]
+        if not any(trace.get("legendgroup") == style.name for trace in traces):
+            traces.append(_legend_entry(style))
+        traces.append(_trace(places[shown[rows]], [ids[i] for i in shown[rows]], texts, style))
+    if marks.strong is not None:
+        _fade(traces, marks.strong, FAINT if map.shown_questions > MANY_QUESTIONS else FADED)
+    if marks.ringed:
+        ringed = np.array([row for row, id in enumerate(ids) if id in marks.ringed], np.int64)
+        traces.append(_rings(places[ringed], np.where(ringed < map.shown_questions, question_size, passage_size)))
     result = Figure(traces)
     _lay_out(result, map)
     for axis, ends in (("xaxis", places[:, 0]), ("yaxis", places[:, 1])):
         margin = 0.03 * float(np.ptp(ends))
         result.update_layout({axis: {"range": [float(ends.min()) - margin, float(ends.max()) + margin]}})
     return result
+
+
+def _draw_order(
+    drawn: np.ndarray, is_question: np.ndarray, quiet: Collection[str]
+) -> Iterator[tuple[str, bool, np.ndarray]]:
+    """Yield the category, whether they are questions, and the rows of the points of each trace, the lowest first: grey
+    categories, then the layers, else the frequent below the rare; passages below questions.
+    """
+    names = sorted(set(drawn.tolist()), key=lambda name: (name not in quiet, -int((drawn == name).sum()), name))
+    layers: list[tuple[str, ...]] = [each if isinstance(each, tuple) else (each,) for each in LAYERS]
+    in_layers = {name for layer in layers for name in layer}
+    ordered = [(name,) for name in names if name in quiet] + layers
+    ordered += [(name,) for name in names if name not in quiet and name not in in_layers]
+    for layer in ordered:
+        for question in (False, True):
+            turns = TURNS if len(layer) > 1 else 1
+            for turn in range(turns):
+                for name in layer:
+                    rows = np.flatnonzero((drawn == name) & (is_question == question))[turn::turns]
+                    if len(rows):
+                        yield name, question, rows
 
 
 def selectable(points: int) -> np.ndarray:
@@ -213,14 +242,29 @@ class PointStyle(NamedTuple):
     shape: str
     size: int
 
+    @property
+    def line(self) -> dict[str, Any]:
+        """The outline: of an open shape its colour; thin and dark around a question, unless it is small."""
+        if self.shape.endswith("-open"):
+            return {"width": 1, "color": self.colour}
+        return {"width": 0.5 if self.is_question and self.size > SMALL_QUESTION else 0, "color": "rgba(18,22,27,0.7)"}
 
-def _trace(
-    coordinates: np.ndarray,
-    ids: list[str],
-    texts: list[str],
-    style: PointStyle,
-    legend: bool,
-) -> dict[str, Any]:
+
+def _legend_entry(style: PointStyle) -> dict[str, Any]:
+    """A trace without points, so that the legend shows a category at full strength whichever of its points fade."""
+    return {
+        "type": "scattergl",
+        "mode": "markers",
+        "x": [None],
+        "y": [None],
+        "name": escape(style.name, quote=False),
+        "legendgroup": style.name,
+        "hoverinfo": "skip",
+        "marker": {"color": style.colour, "symbol": style.shape, "size": style.size, "line": style.line},
+    }
+
+
+def _trace(coordinates: np.ndarray, ids: list[str], texts: list[str], style: PointStyle) -> dict[str, Any]:
     return {
         "type": "scattergl",
         "mode": "markers",
@@ -230,7 +274,7 @@ def _trace(
         "text": texts,
         "hovertemplate": "%{text}<extra></extra>",
         "name": escape(style.name, quote=False),
-        "showlegend": legend,
+        "showlegend": False,
         "legendgroup": style.name,
         "marker": {
             "color": style.colour,
@@ -238,50 +282,28 @@ def _trace(
             "size": style.size,
             # Opaque: through translucent points the background shows, and their contrast with it falls below 3 to 1.
             "opacity": 1,
-            "line": {
-                "width": 1 if style.shape.endswith("-open") else 0.5 if style.is_question else 0,
-                "color": style.colour if style.shape.endswith("-open") else "rgba(18,22,27,0.7)",
-            },
+            "line": style.line,
         },
         "unselected": {"marker": {"opacity": 0.12}},
         "selected": {"marker": {"opacity": 1}},
     }
 
 
-def _highlight(
-    traces: Sequence[dict[str, Any]], map: Map, places: np.ndarray, ids: Sequence[str], highlighted: Highlighted
-) -> list[dict[str, Any]]:
-    """Fade the other points if many are highlighted, and return the trace of the marks, if there are any."""
-    has_many, is_many = map.shown_questions > MANY_QUESTIONS, len(highlighted.ids) > MANY_RINGS
-    if is_many:
-        questions = ids[: map.shown_questions] if highlighted.is_one_colour else ()
-        _fade(traces, {*highlighted.ids, *questions}, FAINT if has_many else FADED)
-        if not highlighted.is_one_colour:
-            return []
-    marked = np.array([i for i, id in enumerate(ids) if id in highlighted.ids], np.int64)
-    sizes = np.where(marked < map.shown_questions, *_sizes(map))
-    return [_marks(places[marked], sizes, is_many)]
-
-
 def _sizes(map: Map) -> tuple[int, int]:
     """Return the sizes of a question and of a passage, in pixels."""
-    return (6, SMALL) if map.shown_questions > MANY_QUESTIONS else (8, PASSAGE_SIZE)
+    return (SMALL_QUESTION, SMALL) if map.shown_questions > MANY_QUESTIONS else (8, PASSAGE_SIZE)
 
 
-def _fade(traces: Sequence[dict[str, Any]], highlighted_ids: Collection[str], opacity: float) -> None:
-    """Fade all points but some. Where a trace fades whole and another of its group not at all, the legend shows the latter."""
+def _fade(traces: Sequence[dict[str, Any]], strong_ids: Collection[str], opacity: float) -> None:
+    """Fade all points but some."""
     for trace in (each for each in traces if "customdata" in each):
-        shown = [1.0 if id in highlighted_ids else opacity for id in trace["customdata"]]
+        shown = [1.0 if id in strong_ids else opacity for id in trace["customdata"]]
         trace["marker"]["opacity"] = shown if 1.0 in shown else opacity
-        if opacity not in shown:
-            for each in traces:
-                if each.get("legendgroup") == trace["legendgroup"]:
-                    each["showlegend"] = each is trace
 
 
-def _marks(coordinates: np.ndarray, sizes: np.ndarray, is_many: bool) -> dict[str, Any]:
-    """Rings above all points; crosses of one colour where there are many, because rings side by side hide what they mark.
-    Without ids, and without hovering, they let clicks through and are in no selection.
+def _rings(coordinates: np.ndarray, sizes: np.ndarray) -> dict[str, Any]:
+    """Rings above all points, of some sizes. Without ids, and without hovering, they let clicks through and are in no
+    selection.
     """
     return {
         "type": "scattergl",
@@ -291,13 +313,7 @@ def _marks(coordinates: np.ndarray, sizes: np.ndarray, is_many: bool) -> dict[st
         "hoverinfo": "skip",
         "showlegend": False,
         "name": "marked",
-        "legendrank": 1,  # last in the legend, whose order is reversed
-        "marker": {
-            "color": RING,
-            "symbol": "x" if is_many else "circle-open",
-            "size": (sizes + (1 if is_many else 4)).tolist(),
-            "line": {"width": 0 if is_many else 2},
-        },
+        "marker": {"color": RING, "symbol": "circle-open", "size": (sizes + 4).tolist(), "line": {"width": 2}},
         "unselected": {"marker": {"opacity": 1}},
     }
 

@@ -1,5 +1,5 @@
-// Additions to Streamlit's plot. A click opens a point in every drag mode by changing the address, and the open point gets a ring
-// without a new plot. The customdata of a point is its id.
+// Additions to Streamlit's plot. A click opens a point in every drag mode by changing the address, the open point gets a ring
+// without a new plot, and names do not lie over each other. The customdata of a point is its id.
 
 const RING = "#ea3a9c";
 const state = { plot: null, timer: 0 };
@@ -40,20 +40,39 @@ function draw() {
   pen.stroke();
 }
 
-const NARROW = 620, SMALLER = 0.6, RINGS = 0.85, fitted = new WeakSet();
+const NARROW = 620, SMALLER = 0.6, fitted = new WeakSet();
 
-// In a narrow window the points and the legend are smaller, and names but the first are numbers.
+// In a narrow window the points and the legend are smaller.
 function fit(plot) {
   const { Plotly } = window;
   if (window.innerWidth > NARROW || !Plotly?.update || !plot.data.length || fitted.has(plot.data[0])) return;
   plot.data.forEach((trace) => fitted.add(trace));
   const sizes = plot.data.map((trace) => {
-    const size = trace.marker?.size ?? 6, scale = trace.customdata ? SMALLER : RINGS;
-    return typeof size === "number" ? scale * size : Array.from(size, (each) => scale * each); // of marked points, one each
+    const size = trace.marker?.size ?? 6;
+    return typeof size === "number" ? SMALLER * size : Array.from(size, (each) => SMALLER * each); // of ringed points, one each
   });
-  const names = plot.data.map((trace) => trace.meta ?? trace.name ?? "");
-  const annotations = (plot.layout.annotations ?? []).map((each, i) => (i ? { ...each, text: /^\d*/.exec(each.text)[0] || " " } : each));
-  Plotly.update(plot, { "marker.size": sizes, name: names }, { "legend.font.size": 11, annotations });
+  Plotly.update(plot, { "marker.size": sizes }, { "legend.font.size": 11 });
+}
+
+const LINE = 17, GAP = 3, SHIFTS = [0, 2 * LINE, -LINE, 3 * LINE];
+
+// Names are in the order of their importance. One that would lie over an earlier one moves below or above, else is hidden.
+function separate(plot) {
+  const taken = [];
+  const { left, right } = plot.getBoundingClientRect();
+  for (const name of plot.querySelectorAll(".annotation")) {
+    name.dataset.placed = "yes";
+    name.style.transform = "";
+    const box = name.getBoundingClientRect();
+    const isFree = (shift) => taken.every((other) => (
+      box.right + GAP < other.left || box.left > other.right + GAP || box.bottom + shift < other.top || box.top + shift > other.bottom
+    ));
+    const shift = box.left >= left && box.right <= right ? SHIFTS.find(isFree) : undefined;
+    name.style.visibility = shift === undefined ? "hidden" : "visible";
+    if (shift === undefined) continue;
+    name.style.transform = `translateY(${shift}px)`;
+    taken.push({ left: box.left, right: box.right, top: box.top + shift, bottom: box.bottom + shift });
+  }
 }
 
 function link(plot) {
@@ -67,14 +86,17 @@ function link(plot) {
   plot.on("plotly_relayout", draw);
   plot.on("plotly_relayouting", draw);
   plot.on("plotly_afterplot", draw);
-  plot.on("plotly_afterplot", () => fit(plot));
+  plot.on("plotly_afterplot", () => { fit(plot); separate(plot); });
   draw();
   fit(plot);
+  separate(plot);
 }
 
 function look() {
   const plot = document.querySelector(".st-key-map-picture .js-plotly-plot");
-  if (plot && !plot.dataset.linked && plot.on && plot._fullData) link(plot);
+  if (!plot?.on || !plot._fullData) return;
+  if (!plot.dataset.linked) link(plot);
+  if (plot.querySelector(".annotation:not([data-placed])")) separate(plot); // Plotly has written the names anew
 }
 
 export default function () {

@@ -34,7 +34,7 @@ def store_selection(map: Map) -> None:
     ids = list(dict.fromkeys(id for point in lasso.get("points", ()) if (id := _id(point.get("customdata")))))
     if lasso.get("box") or lasso.get("lasso"):
         st.session_state[_CHOSEN] = (map.name, ids)
-        for key in ("selection", "cluster", "list"):
+        for key in ("selection", "group", "cluster", "list"):
             url.write(key, None)
 
 
@@ -68,19 +68,18 @@ def panel(
     """Show a list of points and its actions."""
     known = known_of(map)
     questions = sum(id.startswith(QUESTION) for id in ids)
+    both = ((questions, "question"), (len(ids) - questions, "passage"))
+    counts = [quantity(count, noun) for count, noun in both if count] or [quantity(0, "point")]
     with st.container(key="map-selection"):
         show(
             div(
                 tag("h2", heading),
-                span(
-                    f"{quantity(questions, 'question')}, {quantity(len(ids) - questions, 'passage')}",
-                    cls="soft",
-                ),
+                span(" and ".join(counts), cls="soft"),
                 cls="list-head",
             )
         )
         if who.may(map.study.labels_path, "make batches"):
-            _judge(map, known, ids, run, k, f"map {map.name}" if can_clear else f"map {map.name}, {heading}")
+            _judge(map, known, ids, run, k, f"map {map.name}" if can_clear else f"map {map.name}, {heading}", can_clear)
         if who.may(map.study.labels_path, "save slices"):
             _save(map, known, ids)
         show(point_list(map, points, ids, url.number("list", 1, 1, 500)))
@@ -88,7 +87,9 @@ def panel(
             st.button("Clear selection", key="map-clear", on_click=clear)
 
 
-def _judge(map: Map, known_kinds: Any, ids: Sequence[str], run: str | None, k: int, name: str) -> None:
+def _judge(
+    map: Map, known_kinds: Any, ids: Sequence[str], run: str | None, k: int, name: str, is_primary: bool
+) -> None:
     if run is None:
         show(
             tag(
@@ -111,7 +112,7 @@ def _judge(map: Map, known_kinds: Any, ids: Sequence[str], run: str | None, k: i
         )
     if pairs.further_pairs:
         summary += f" Not included: {quantity(pairs.further_pairs, 'pair')} beyond the maximum of eight per question."
-    with st.expander("Send to judging", expanded=bool(pairs.pairs)):
+    with st.expander("Send to judging", expanded=is_primary and bool(pairs.pairs)):
         show(tag("p", summary, cls="convention"))
         if not pairs.pairs:
             return
@@ -122,7 +123,7 @@ def _judge(map: Map, known_kinds: Any, ids: Sequence[str], run: str | None, k: i
             st.form_submit_button(
                 "Create batch",
                 key="map-batch",
-                type="primary",
+                type="primary" if is_primary else "secondary",
                 on_click=lambda: try_action(lambda: _send(map, known_kinds, opened, ids, k, typed[key])),
             )
 
@@ -178,10 +179,10 @@ def hint() -> None:
             tag(
                 "p",
                 "Click a name above the map to hide or show its points; double-click to show only them. Without a "
-                "mouse, open a cluster, and then one of its passages.",
+                "mouse, open a group, and then one of its points.",
                 cls="convention by-mouse",
             ),
-            tag("p", "Tap a point to read it. Open a cluster to list its questions.", cls="by-touch"),
+            tag("p", "Tap a point to read it. Open a group to list its questions.", cls="by-touch"),
             cls="panel",
         )
     )
