@@ -153,7 +153,23 @@ def rows(comparison: Comparison, selection: Selection, subset: np.ndarray | None
     values = values[chosen]
     unknown = ~np.isfinite(values)
     values = np.where(unknown, np.inf, -values if falling else values)  # unknown values come last in both directions
-    return chosen[np.argsort(values, kind="stable")]
+    turns = _turns(values, comparison.columns.relation.codes[chosen]) if key == "contrast" else np.zeros(len(values))
+    return chosen[np.lexsort((turns, values))]
+
+
+def _turns(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Return how many earlier rows have the same value and group as each row, (m,) int64. Many questions have the same
+    contrast; sorted by these turns as well, they come from all relations and not from the first one alone.
+    """
+    order = np.lexsort((groups, values))
+    starts = np.zeros(len(order), dtype=bool)
+    starts[:1] = True
+    for each in (values[order], groups[order]):
+        starts[1:] |= each[1:] != each[:-1]
+    places = np.arange(len(order))
+    turns = np.empty(len(order), dtype=np.int64)
+    turns[order] = places - np.maximum.accumulate(np.where(starts, places, 0))
+    return turns
 
 
 def _sort_values(comparison: Comparison, key: str) -> np.ndarray | None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 from urllib.parse import parse_qsl
 
+import numpy as np
 import pytest
 
 from blindspot.analysis.intervals import tango
@@ -10,6 +11,7 @@ from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import relation_label, unbroken
 from blindspot.app.components.pager import pager
 from blindspot.app.markup import tag
+from blindspot.app.selection import _turns
 from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_with
@@ -75,6 +77,14 @@ def test_filters_narrow_the_list_and_the_figures(study):
 ])  # fmt: skip
 def test_sorting(study, sort, order):
     assert listed(compare(study, sort=sort)) == order.split()
+
+
+def test_questions_of_equal_contrast_come_from_all_relations_in_turn():
+    values, groups = np.array([0.0, -1, -1, -1, -1, -1, -1, np.inf, np.inf]), np.array([0, 0, 0, 0, 1, 1, 2, 1, 1])
+    turns = _turns(values, groups)
+    assert turns.tolist() == [0, 0, 1, 2, 0, 1, 0, 0, 1]
+    assert np.lexsort((turns, values)).tolist() == [1, 4, 6, 2, 5, 3, 0, 7, 8]
+    assert _turns(values[:0], groups[:0]).tolist() == []
 
 
 def row(page: Page, start: str) -> str:

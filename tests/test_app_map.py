@@ -23,6 +23,7 @@ from blindspot.app.components.map.figure import (
     GREY,
     LONGEST_NAME,
     PASSAGE_SIZE,
+    PLACE,
     SELECTABLE,
     TURNS,
     Marks,
@@ -163,9 +164,11 @@ def test_the_map_names_the_groups_of_its_questions_where_these_are_densest(study
     plain = groups.names_on_map(opened, found, 0)
     assert [name.words for name in plain] == [group.name for group in found] and not any(name.counts for name in plain)
     figure = json.loads(Page(study.folder, "map", map="one").app.get("plotly_chart")[0].proto.spec)
-    assert [each["text"] for each in figure["layout"]["annotations"]] == [
-        f"<b>{name.words}</b> {name.counts}" for name in names
-    ]
+    assert written_places(figure) == [f"<b>{name.words}</b> {name.counts}" for name in names]
+
+
+def written_places(figure) -> list[str]:
+    return [each["text"] for each in figure["layout"]["annotations"] if each.get("name") == PLACE]
 
 
 def test_a_name_stands_in_the_fullest_part_of_the_map():
@@ -183,7 +186,7 @@ def test_the_clusters_have_names_where_the_colours_show_clusters(study):
     for name, id in zip(names, state.ids):
         assert [name.x, name.y] in places[opened.shown_questions + state.members(id)].tolist()
     figure = json.loads(Page(study.folder, "map", map="one", by="cluster").app.get("plotly_chart")[0].proto.spec)
-    written = [each["text"] for each in figure["layout"]["annotations"]]
+    written = written_places(figure)
     shortened = [shorten(name.words, LONGEST_NAME, placeholder=" …") for name in names]
     assert written == [f"<b>{escape(words, quote=False)}</b>" for words in shortened]
 
@@ -245,13 +248,13 @@ def test_an_open_group_stands_out_and_lists_its_missed_questions(study):
     page = Page(study.folder, "map", map="one", group="P20")
     assert re.findall(r'href="question\?question=([^&"]+)&amp;a=tiny-dev&amp;k=5" data-go>', page.html) == missed
     assert f"Of the 5 questions of the relation “place of death”, tiny-dev misses {len(missed) or 'none'}." in page.text
-    assert "place of death 5 questions" in page.text
+    assert f"The other {5 - len(missed)} question" in page.text
     strong = {QUESTION + facts.questions[number].id for number in own} | {
         points(opened).ids[opened.shown_questions + place] for number in own for place in facts.positives[number]
     }
     figure = json.loads(page.app.get("plotly_chart")[0].proto.spec)
     assert {id for id, shown in opacities(figure["data"]).items() if shown == 1} == strong
-    assert "Show all groups" in page.text and "Where tiny-dev misses" not in page.text
+    assert "Show all relations" in page.text and "Where tiny-dev misses" not in page.text
 
 
 def opacities(traces) -> dict[str, float]:
@@ -263,6 +266,22 @@ def opacities(traces) -> dict[str, float]:
             every = [shown] * len(trace["customdata"]) if isinstance(shown, (int, float)) else shown
             found |= dict(zip(trace["customdata"], every, strict=True))
     return found
+
+
+def test_lines_lead_from_an_open_question_to_its_positives_and_first_hits(study, monkeypatch):
+    seen = []
+    monkeypatch.setattr("blindspot.app.components.map.link.map_link", seen.append)
+    opened = open_map(study, "one")
+    known, run, ids = facts_of_points(opened), study.run("tiny-dev"), points(opened).ids
+    where = {ordinal: place for place, ordinal in enumerate(opened.ordinals.tolist())}
+    Page(study.folder, "map", map="one", point=ids[3], k=4)
+    Page(study.folder, "map", map="one", point=ids[opened.shown_questions + known.positives[3][0]])
+    Page(study.folder, "map", map="one", by="kind")
+    of_question, of_passage, none = seen
+    hits = run.hits.ordinals[run.row(known.questions[3].id), :4].tolist()
+    assert of_question.solid == tuple(ids[opened.shown_questions + place] for place in known.positives[3])
+    assert of_question.dotted == tuple(ids[opened.shown_questions + where[ordinal]] for ordinal in hits)
+    assert of_passage == ((ids[3],), ()) and none == ((), ())
 
 
 def test_the_passages_fade_where_the_colours_show_hits_and_misses(study):
@@ -327,7 +346,15 @@ def test_one_map_shows_what_two_runs_find_of_the_same_questions(study, tmp_path)
     gained = 100 * (len(other) - len(tiny)) / 40
     assert f"It misses {len(tiny - other)} that tiny-dev finds" in page.text
     assert f"Success@5: {signed_number(gained)} points (95%: " in page.text
-    assert "other-dev, %" in page.text, "its share stands beside tiny-dev's"
+    listed = re.search('<table class="figures clusters">.*?</table>', page.html, re.DOTALL).group()
+    assert re.findall(r'<th scope="col"[^>]*>(.*?)</th>', listed)[1:] == ["fixed", "broken", "net"]
+    relations = {"place of birth": "P19", "place of death": "P20", "position played on team": "P413"}
+    relation_of = {question.id: question.relation for question in measure(both, "tiny-dev").questions}
+    for name, gained_there, lost_there in re.findall(
+        r"<a[^>]*>([a-z ]+)</a></th><td[^>]*>(\d+)</td><td[^>]*>(\d+)</td>", listed
+    ):
+        own = {id for id, relation in relation_of.items() if relation == relations[name]}
+        assert (int(gained_there), int(lost_there)) == (len(own & other - tiny), len(own & tiny - other))
     spec = page.app.get("plotly_chart")[0].proto.spec
     assert "fixed: only other-dev finds" in spec and "still missed" in spec and " → " in spec
     words, address = page.next_step()
@@ -336,12 +363,12 @@ def test_one_map_shows_what_two_runs_find_of_the_same_questions(study, tmp_path)
     assert words.startswith(f"Next: look at the {count} question") and words.endswith(f" that only {finder} finds")
     assert dict(parse_qsl(address.partition("?")[2])) == {"a": "tiny-dev", "b": "other-dev", "k": "5", "cell": cell}
     opened = Page(both.folder, "map", map="two", against="other-dev", group="P19")
-    listed = re.findall(
+    missed = re.findall(
         r'href="question\?question=([^&"]+)&amp;a=tiny-dev&amp;b=other-dev&amp;k=5" data-go>', opened.html
     )
-    births_of = {question.id for question in measure(both, "tiny-dev").questions if question.relation == "P19"}
-    assert sorted(listed) == sorted(births_of - tiny)
-    assert opened.next_step()[1] == f"question?question={listed[0]}&a=tiny-dev&b=other-dev&k=5"
+    births_of = {id for id, relation in relation_of.items() if relation == "P19"}
+    assert sorted(missed) == sorted(births_of - tiny)
+    assert opened.next_step()[1] == f"question?question={missed[0]}&a=tiny-dev&b=other-dev&k=5"
     alone = Page(both.folder, "map", map="two").app.get("plotly_chart")[0].proto.spec
     assert "fixed" not in alone
 

@@ -16,7 +16,7 @@ from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.map import clusters, form, groups, selection
 from blindspot.app.components.map.data import MapPoints, first_hits, known_of, open_map, points, runs_over
 from blindspot.app.components.map.figure import Marks, PlaceName, held_figure, selectable
-from blindspot.app.components.map.link import map_link
+from blindspot.app.components.map.link import Lines, map_link
 from blindspot.app.components.map.parts import address, opened_point, parameters, quality_line, spread_table, warnings
 from blindspot.app.components.marks import choices_fold, notice, relation_label, unbroken
 from blindspot.app.components.message import show_last_message
@@ -24,7 +24,7 @@ from blindspot.app.components.parts import parts_panel
 from blindspot.app.components.path_bar import lead_to
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
-from blindspot.app.markup import div, link, show, tag
+from blindspot.app.markup import div, join, link, show, tag
 from blindspot.backend.core.result_table import signed_number, stated_interval
 from blindspot.backend.evaluation.comparison import PairedFigures, figures_at
 from blindspot.backend.evaluation.saved_selections import saved_selection
@@ -51,6 +51,7 @@ from blindspot.db.question_table import rows_of
 
 NO_RUN = "none"
 RUNS_SHOWN = 4  # in the table of clusters
+LINES = 10  # to the first hits of the open question, at most
 MANY_RINGS = 60  # if more points than so many are marked, all others fade, and none has a ring
 
 
@@ -191,6 +192,16 @@ class Shown(NamedTuple):
         return [] if run is None else groups.most_missed(self.map, self.groups, run, self.reference, k)
 
     @property
+    def listed(self) -> list[QuestionGroup]:
+        """The groups in the order in which the page lists and names them: by what changes from one run to the second in
+        the picture, else as in `most_missed`.
+        """
+        _, run, other, k = self.colouring
+        if run is not None and other is not None:
+            return groups.most_changed(self.map, self.groups, run, other, k)
+        return self.most_missed
+
+    @property
     def worst(self) -> QuestionGroup | None:
         """The first of `most_missed`, if the run falls behind at all there."""
         _, run, _, k = self.colouring
@@ -246,19 +257,34 @@ def _answer(shown: Shown) -> None:
         words = f"{quantity(map.shown_questions, 'question')} among {quantity(len(map.ordinals), 'passage')}"
         show(tag("h1", words))
         return
-    where = ""
+    in_all = _missed_in_all(map, run, k)
     if shown.group is not None:
-        where = groups.missed_sentence(map, shown.group, run, shown.reference)
-    elif shown.worst is not None:
-        where = groups.most_missed_sentence(map, shown.worst, run, shown.reference)
-    if other is None:
-        hits = groups.hits_of_map(map, run, k)
-        title = f"{run} misses {groups.missed_count(hits):,} of {quantity(hits.n, 'question')} in the top {k}"
-        if hits.low is not None:
-            share, low, high = groups.missed_share(hits).percent
-            title += f": {share:.1f}% {stated_interval(low, high)}"
-        show(tag("h1", unbroken(title, [run])), tag("p", where))
-        return
+        title = tag("h1", unbroken(groups.missed_sentence(map, shown.group, run, shown.reference), shown.runs))
+        show(title, tag("p", in_all, ".") if other is None else "")
+    elif other is None:
+        worst = "" if shown.worst is None else groups.most_missed_sentence(map, shown.worst, run, shown.reference)
+        show(tag("h1", unbroken(in_all, [run])), tag("p", worst))
+    if other is not None:
+        _answer_of_two(shown, run, other, is_title=shown.group is None)
+
+
+def _missed_in_all(map: Map, run: str, k: int) -> str:
+    """Return how many of the map's questions a run misses."""
+    hits = groups.hits_of_map(map, run, k)
+    said = f"{run} misses {groups.missed_count(hits):,} of {quantity(hits.n, 'question')} in the top {k}"
+    if hits.low is None:
+        return said
+    share, low, high = groups.missed_share(hits).percent
+    return f"{said}: {share:.1f}% {stated_interval(low, high)}"
+
+
+def _answer_of_two(shown: Shown, run: str, other: str, is_title: bool) -> None:
+    """Show what the second run finds of what the first misses, and where it gains and loses.
+
+    Args:
+        is_title: whether this is the title of the page.
+    """
+    map, k = shown.map, shown.colouring.k
     figures, cells = _compared(map, run, other, k)
     pair = {"a": run, "b": other, "k": k}
     lost = link(f"{cells.only_a:,} that {run} finds", url.href(url.COMPARE, {**pair, "cell": "only_a"}))
@@ -270,9 +296,11 @@ def _answer(shown: Shown) -> None:
     if difference.low is not None:
         value, low, high = (-each for each in difference.percent)
         points = f"Success@{k}: {signed_number(value)} points {stated_interval(high, low, '+')}. "
+    where = groups.change_sentence(map, shown.groups, run, other, k) if is_title else ""
+    title = join(unbroken(f"{other} finds ", names), found, unbroken(of_missed, names))
     show(
-        tag("h1", unbroken(f"{other} finds ", names), found, unbroken(of_missed, names)),
-        tag("p", "It misses ", lost, ". ", points, where),
+        tag("h1", title) if is_title else "",
+        tag("p", *(() if is_title else (title, ". ")), "It misses ", lost, ". ", points, where),
     )
 
 
@@ -363,7 +391,7 @@ def _names(shown: Shown) -> tuple[PlaceName, ...]:
     if shown.colouring.colour.name == "cluster":
         return clusters.names_on_map(shown.map, shown.clusters, shown.view)
     run = shown.colouring.run_of_misses
-    named = [shown.group] if shown.group is not None else shown.groups if run is None else shown.most_missed
+    named = [shown.group] if shown.group is not None else shown.groups if run is None else shown.listed
     return groups.names_on_map(shown.map, named, shown.view, run, shown.colouring.other)
 
 
@@ -382,7 +410,11 @@ def _selection_panel(shown: Shown, points: MapPoints, saved_ids: tuple[str, ...]
         selection.panel(map, points, ids, "Selection", run, k)
     elif not reading:
         if run is not None:
-            show(groups.list_of_misses(map, shown.most_missed, run, reference, k))
+            other, k = shown.colouring.other, shown.colouring.k
+            if other is None:
+                show(groups.list_of_misses(map, shown.listed, run, reference, k))
+            else:
+                show(groups.list_of_changes(map, shown.listed, run, other, k, _is_training(map, run, other)))
         selection.hint()
 
 
@@ -418,10 +450,30 @@ def _plot(shown: Shown, points: MapPoints, marks: Marks) -> None:
             "same passages."
         ),
     )
-    map_link()
-    sizes = "Large: questions; small: passages. " if map.shown_questions and len(map.ordinals) else ""
+    map_link(_lines(shown, points))
     note = colour.note(run, k) if colour.note is not None and run else ""
-    show(tag("p", f"{_projection(shown)}. {sizes}{_about_names(shown) if named else ''}", note, cls="convention"))
+    show(tag("p", f"{_projection(shown)}. {_about_names(shown) if named else ''}", note, cls="convention"))
+
+
+def _lines(shown: Shown, points: MapPoints) -> Lines:
+    """Return the lines from the open point: of a question to its positives and to the run's first hits, of a passage to
+    the questions whose positive it is.
+    """
+    map, (_, run, _, k), known = shown.map, shown.colouring, known_of(shown.map)
+    number = points.number.get(url.value("point"))
+    if number is None:
+        return Lines()
+    if number >= map.shown_questions:
+        asked_by = known.questions_by_passage.get(number - map.shown_questions, ())
+        return Lines(tuple(points.ids[each] for each in asked_by if each < map.shown_questions))
+    positives = tuple(points.ids[map.shown_questions + place] for place in known.positives[number])
+    searched = None if run is None else map.study.run(run)
+    row = None if searched is None else searched.row(known.questions[number].id)
+    if searched is None or row is None:
+        return Lines(positives)
+    where = {ordinal: place for place, ordinal in enumerate(map.ordinals.tolist())}
+    hits = [where[ordinal] for ordinal in searched.hits.ordinals[row, : min(k, LINES)].tolist() if ordinal in where]
+    return Lines(positives, tuple(points.ids[map.shown_questions + place] for place in hits))
 
 
 def _projection(shown: Shown) -> str:

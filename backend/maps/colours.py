@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from blindspot.analysis.buckets import bucket_group
 from blindspot.backend.core.registry import Registry
 from blindspot.backend.core.runs import Run
@@ -115,25 +113,27 @@ def _kind_of_points(view: MapView) -> list[str]:
     ]
 
 
-def _categories_of_questions(view: MapView, category: Callable[[Question], str], several_label: str) -> list[str]:
+def _categories_of_questions(
+    view: MapView, category: Callable[[Question], str], of_several: Callable[[set[str]], str]
+) -> list[str]:
     """Return the category of each point. A passage gets the category of the questions for which it is a positive, or
-    `several_label` if these differ.
+    `of_several` of these if they differ.
     """
     of = [category(question) for question in view.known.questions]
     passages = []
     for place in view.passages:
-        relations = {of[number] for number in view.known.questions_by_passage.get(place, ())}
-        passages.append(NO_QUESTION if not relations else relations.pop() if len(relations) == 1 else several_label)
+        found = {of[number] for number in view.known.questions_by_passage.get(place, ())}
+        passages.append(NO_QUESTION if not found else next(iter(found)) if len(found) == 1 else of_several(found))
     return of[: len(view.shown_questions)] + passages
 
 
 def _relation_of_points(view: MapView) -> list[str]:
-    return _categories_of_questions(view, lambda question: question.relation or NO_RELATION, SEVERAL)
+    return _categories_of_questions(view, lambda question: question.relation or NO_RELATION, lambda _: SEVERAL)
 
 
 def _bucket_of_points(view: MapView) -> list[str]:
     return _categories_of_questions(
-        view, lambda question: bucket_group(question.bucket, question.frequency), SEVERAL_GROUPS
+        view, lambda question: bucket_group(question.bucket, question.frequency), lambda _: SEVERAL_GROUPS
     )
 
 
@@ -146,30 +146,15 @@ def _cluster_of_points(view: MapView) -> list[str]:
 
 
 def _hit_of_points(view: MapView) -> list[str]:
-    """Return hit or miss for each point. A question is a hit if the run's top k contain a relevant passage. A passage
-    is a hit if it is in the top k of a question for which it is a positive.
+    """Return hit or miss for each point. A question is a hit if the run's top k contain a relevant passage. A positive
+    passage is what its questions are; a hit if one of several is.
     """
-    if view.run is None or view.first is None:
-        return [NOT_IN_RUN] * len(view.map)
-    by_id = {id: FOUND if 0 < rank <= view.k else MISSED for id, rank in view.first.items()}
-    return [by_id.get(question.id, NOT_IN_RUN) for question in view.shown_questions] + _passages_found(view, view.run)
+    first = view.first or {}
 
+    def outcome(question: Question) -> str:
+        return NOT_IN_RUN if question.id not in first else FOUND if 0 < first[question.id] <= view.k else MISSED
 
-def _passages_found(view: MapView, run: Run) -> list[str]:
-    top: dict[int, set[int]] = {}
-    for number, question in enumerate(view.known.questions):
-        if view.known.positives[number] and (row := run.row(question.id)) is not None:
-            top[number] = set(np.asarray(run.hits.ordinals[row, : view.k]).tolist())
-    categories = []
-    for place, ordinal in enumerate(view.map.ordinals.tolist()):
-        asked_by = [number for number in view.known.questions_by_passage.get(place, ()) if number in top]
-        if place not in view.known.questions_by_passage:
-            categories.append(NO_QUESTION)
-        elif not asked_by:
-            categories.append(NOT_IN_RUN)
-        else:
-            categories.append(FOUND if any(ordinal in top[number] for number in asked_by) else MISSED)
-    return categories
+    return _categories_of_questions(view, outcome, lambda found: FOUND if FOUND in found else MISSED)
 
 
 def hits_of_two(first_run: Sequence[str], second_run: Sequence[str]) -> list[str]:
@@ -183,10 +168,7 @@ def hits_of_two(first_run: Sequence[str], second_run: Sequence[str]) -> list[str
 
 
 def _hit_note(run: str, k: int) -> str:
-    return (
-        f"A question is found if the top {k} of {run} contain a relevant passage. A passage is found if it is in "
-        f"the top {k} of a question for which it is a positive."
-    )
+    return f"A question is found if the top {k} of {run} contain a relevant passage; its positives have its colour."
 
 
 for colour in (

@@ -178,7 +178,12 @@ def test_a_group_opens_from_the_list_and_closes_again(tab, maps_address):
     ready(tab)
     assert parameters(tab)["group"] == "P19"
     expect(tab.locator(".st-key-map-selection .list-head")).to_contain_text("place of birth")
-    tab.get_by_text("Show all groups").click()
+    assert (
+        tab.locator("h1")
+        .inner_text()
+        .startswith("Of the 40 questions of the relation “place of birth”, tiny-dev misses")
+    )
+    tab.get_by_text("Show all relations").click()
     expect(tab.locator(".misses")).to_be_visible()
     assert "group" not in parameters(tab)
 

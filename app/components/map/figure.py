@@ -29,6 +29,7 @@ FADED, FAINT = 0.3, 0.12  # opacity of the points that fade, and of those of a m
 EDGE = 0.3  # share of the map at either side where a name grows inwards, so that a narrow window shows all of it
 PARTS = 12  # the map's extent is cut into so many parts, across and down, of which a name looks for the fullest
 OTHERS = "other"
+PLACE = "place"  # the annotations that `link.js` keeps apart
 GREY, DARK_GREY = "#78828c", "#626a72"
 PURPLE = "#7a5fb8"
 COLOURS = (*CHARTS[:5], "#3b93c4", PURPLE, "#a0522d", "#2e8b8b", "#b03a5b", "#6b8e23", "#4169a1")
@@ -148,7 +149,10 @@ def _cached_figure(
         across = (name.x - low) / ((high - low) or 1.0)
         side = "left" if across < EDGE else "right" if across > 1 - EDGE else "center"
         place = {"x": name.x, "y": name.y, "xanchor": side, "yshift": 16}
-        made.add_annotation(text=text, showarrow=False, font={"size": 13}, name="place", **place)
+        made.add_annotation(text=text, showarrow=False, font={"size": 13}, name=PLACE, **place)
+    if _map.shown_questions:
+        corner = {"xref": "paper", "yref": "paper", "x": 0, "y": 0, "xanchor": "left", "yanchor": "bottom"}
+        made.add_annotation(text="Large: questions; small: passages", showarrow=False, font={"size": 12}, **corner)
     return made
 
 

@@ -4,29 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
+import streamlit as st
 
 from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.buckets import FEW
 from blindspot.app import url
 from blindspot.app.components.map.data import MapPoints, first_hits, known_of
 from blindspot.app.components.map.figure import PlaceName, fullest_place
-from blindspot.app.components.map.parts import address
-from blindspot.app.components.map.selection import panel
+from blindspot.app.components.map.parts import address, point_list
+from blindspot.app.components.map.selection import actions
 from blindspot.app.components.marks import few, percentage
 from blindspot.app.markup import Html, div, link, row, show, table_head, tag
 from blindspot.app.markup import table as table_of
+from blindspot.backend.core.result_table import percent, signed_number
 from blindspot.backend.evaluation.question_facts import OTHER
 from blindspot.backend.maps.colours import NO_RELATION
 from blindspot.backend.maps.point_values import success_of
 from blindspot.backend.maps.question_groups import QuestionGroup, are_by_relation, question_groups
+from blindspot.backend.maps.selection import QUESTION
 from blindspot.backend.maps.stored import Map
 from blindspot.backend.text.number_words import quantity
 from blindspot.db.records import Question
 
-GROUPS_SHOWN, NAMES_SHOWN = 8, 16
-"""Groups in the list, and named on the map where there is room."""
+GROUPS_SHOWN = 12
+"""In the list, and named on the map where there is room."""
 
 
 def groups_of_map(map: Map, runs: Sequence[str], k: int) -> list[QuestionGroup]:
@@ -99,6 +103,47 @@ def missed_sentence(map: Map, group: QuestionGroup, run: str, other: str | None)
     return f"{said}{missed_count(group.hits[run]) or 'none'}{also}."
 
 
+class Change(NamedTuple):
+    """How many of a group's questions only the second of two runs finds, and only the first."""
+
+    gained: int
+    lost: int
+
+    @property
+    def net(self) -> int:
+        return self.gained - self.lost
+
+
+def change_of(map: Map, group: QuestionGroup, run: str, other: str, k: int) -> Change:
+    """Return what changes from `run` to `other` among the questions of a group on which both are measured."""
+    questions = known_of(map).questions
+    first, second = first_hits(map.study, run), first_hits(map.study, other)
+    both = [id for number in group.numbers if (id := questions[number].id) in first and id in second]
+    hits = [(0 < first[id] <= k, 0 < second[id] <= k) for id in both]
+    return Change(hits.count((False, True)), hits.count((True, False)))
+
+
+def most_changed(map: Map, groups: Sequence[QuestionGroup], run: str, other: str, k: int) -> list[QuestionGroup]:
+    """Return the groups of which one of two runs finds a question that the other misses, the largest net changes, gains
+    or losses, first.
+    """
+    changes = {group.id: change_of(map, group, run, other, k) for group in groups}
+    changed = [group for group in groups if any(changes[group.id])]
+    return sorted(changed, key=lambda group: (-abs(changes[group.id].net), -sum(changes[group.id])))
+
+
+def change_sentence(map: Map, groups: Sequence[QuestionGroup], run: str, other: str, k: int) -> str:
+    """Return in which group a run gains the most over another, and in which it loses the most; "" if in none."""
+    net = {group.id: change_of(map, group, run, other, k).net for group in groups}
+    best, worst = (pick(groups, key=lambda group: net[group.id], default=None) for pick in (max, min))
+    said = []
+    for group, verb in ((best, "gains"), (worst, "loses")):
+        if group is not None and (net[group.id] > 0) == (verb == "gains") and net[group.id]:
+            counts = " → ".join(f"{missed_count(group.hits[name]):,}" for name in (run, other))
+            said.append(f"{verb} the most in “{group.name}” ({counts} of {group.hits[run].n:,} missed)")
+    return f"On net it {' and '.join(said)}." if said else ""
+
+
 def _also_missed(group: QuestionGroup, run: str, other: str) -> str:
     hits = group.hits[other]
     of = "" if hits.n == group.hits[run].n else f" of {hits.n:,}"
@@ -134,7 +179,7 @@ def names_on_map(
     """
     places = np.asarray(map.coordinates(view))
     names = []
-    for group in groups[:NAMES_SHOWN]:
+    for group in groups[:GROUPS_SHOWN]:
         questions, passages = _places(map, group)
         counts = [] if run is None else [f"{missed_count(group.hits[each]):,}" for each in (run, other) if each]
         of = "" if run is None else f" of {group.hits[run].n:,}"
@@ -157,23 +202,65 @@ def list_of_misses(map: Map, ordered: Sequence[QuestionGroup], run: str, other: 
                 for name in (run, other)
                 if name is not None
             ),
-            head=link(group.name, address(map, group=group.id, cluster=None, point=None, selection=None, list=None)),
+            head=link(group.name, _opens(map, group)),
         )
         for group in ordered[:GROUPS_SHOWN]
     ]
     heads = ["missed", "%", *([] if other is None else [f"{other}, %"])]
-    by = "relation" if are_by_relation(known_of(map)) else "question word"
     title = f"Where {run} falls behind {other}" if other else f"Where {run} misses more than its average"
     beyond = other or "it would at its average"
     unit = map.study.settings.unit
     pale = few(unit) + ("; questions of the same fact count once" if unit == "fact" else "")
     note = f"Missed in the top {k}. In the order of how many more questions {run} misses than {beyond}. Pale: {pale}."
+    if other is not None:
+        all_missed = missed_share(hits_of_map(map, other, k))
+        note = f"{other}, the best other run, misses {percent(all_missed.value)}% of all questions. {note}"
     return div(
         tag("h2", title),
-        table_of(table_head(by, *heads), lines, "figures clusters"),
+        table_of(table_head(_grouped_by(map), *heads), lines, "figures clusters"),
         tag("p", note, cls="convention"),
         cls="panel misses",
     )
+
+
+def list_of_changes(
+    map: Map, changed: Sequence[QuestionGroup], run: str, other: str, k: int, is_training: bool
+) -> Html:
+    """List the first groups of `most_changed`, each with a link that opens it, the questions gained and lost, and the
+    difference.
+    """
+    lines = []
+    for group in changed[:GROUPS_SHOWN]:
+        change = change_of(map, group, run, other, k)
+        lines.append(
+            row(
+                f"{change.gained:,}",
+                f"{change.lost:,}",
+                f"{signed_number(change.net, 0)} of {group.hits[run].n:,}",
+                head=link(group.name, _opens(map, group)),
+            )
+        )
+    if not lines:
+        return Html("")
+    heads = ("fixed", "broken") if is_training else (f"only {other} finds", f"only {run} finds")
+    return div(
+        tag("h2", f"What changes from {run} to {other}"),
+        table_of(table_head(_grouped_by(map), *heads, "net"), lines, "figures clusters"),
+        tag(
+            "p",
+            f"Questions found in the top {k}. The largest net changes, gains or losses, come first.",
+            cls="convention",
+        ),
+        cls="panel misses",
+    )
+
+
+def _grouped_by(map: Map) -> str:
+    return "relation" if are_by_relation(known_of(map)) else "question word"
+
+
+def _opens(map: Map, group: QuestionGroup) -> str:
+    return address(map, group=group.id, cluster=None, point=None, selection=None, list=None)
 
 
 def few_class(hits: Estimate) -> str | None:
@@ -183,12 +270,21 @@ def few_class(hits: Estimate) -> str | None:
 
 def opened_group(map: Map, points: MapPoints, group: QuestionGroup, run: str | None, other: str | None, k: int) -> None:
     """Show one group: the questions that `run` misses, its points and what can be done with them."""
-    show(
-        div(link("Show all groups", address(map, group=None, list=None), cls="quiet")),
-        missed_list(missed_questions(map, group.numbers, run, k), run, other, k) if run is not None else "",
-    )
     questions, passages = _places(map, group)
-    panel(map, points, [points.ids[place] for place in questions or passages], group.name, run, k, can_clear=False)
+    ids = [points.ids[place] for place in questions or passages]
+    missed = [] if run is None else missed_questions(map, group.numbers, run, k)
+    missed_ids = {QUESTION + question.id for question in missed}
+    others = [id for id in ids if id not in missed_ids]
+    with st.container(key="map-selection"):
+        closing = link(f"Show all {_grouped_by(map)}s", address(map, group=None, list=None), cls="quiet")
+        show(div(tag("h2", group.name), closing, cls="list-head"))
+        if run is not None:
+            show(missed_list(missed, run, other, k))
+        actions(map, ids, group.name, run, k)
+        if others:
+            words = f"{'All' if run is None else 'The other'} {quantity(len(others), 'question' if questions else 'passage')}"
+            listed = point_list(map, points, others, url.number("list", 1, 1, 500))
+            show(tag("details", tag("summary", words), listed, cls="fold", open=url.value("list") or None))
 
 
 def missed_list(questions: Sequence[Question], run: str, other: str | None, k: int) -> Html:

@@ -1,8 +1,8 @@
 // Additions to Streamlit's plot. A click opens a point in every drag mode by changing the address, the open point gets a ring
-// without a new plot, and names do not lie over each other. The customdata of a point is its id.
+// and lines without a new plot, and names do not lie over each other. The customdata of a point is its id.
 
 const RING = "#ea3a9c";
-const state = { plot: null, timer: 0 };
+const state = { plot: null, timer: 0, lines: {}, leaders: [] };
 
 function idOf(point) {
   const given = point.customdata ?? point.data?.customdata?.[point.pointNumber];
@@ -27,16 +27,33 @@ function draw() {
   canvas.height = layout.height * scale;
   canvas.style.width = `${layout.width}px`;
   canvas.style.height = `${layout.height}px`;
-  const place = places.get(new URLSearchParams(location.search).get("point"));
-  if (!place) return;
   const { xaxis, yaxis } = layout;
-  const left = xaxis.d2p(place[0]), top = yaxis.d2p(place[1]);
-  if (!(left >= 0 && left <= xaxis._length && top >= 0 && top <= yaxis._length)) return;
   const pen = canvas.getContext("2d");
   pen.scale(scale, scale);
+  const pixel = ([x, y]) => [xaxis._offset + xaxis.d2p(x), yaxis._offset + yaxis.d2p(y)];
+  const isInside = ([x, y]) => x >= xaxis._offset && x <= xaxis._offset + xaxis._length && y >= yaxis._offset && y <= yaxis._offset + yaxis._length;
+  const stroke = (from, to, width, dash) => {
+    pen.beginPath();
+    pen.lineWidth = width;
+    pen.setLineDash(dash);
+    pen.moveTo(...from);
+    pen.lineTo(...to);
+    pen.stroke();
+  };
+  pen.strokeStyle = getComputedStyle(plot).color;
+  pen.globalAlpha = 0.7;
+  for (const { from, to } of state.leaders) stroke(from, to, 1, []);
+  const place = places.get(new URLSearchParams(location.search).get("point"));
+  if (!place || !isInside(pixel(place))) return;
+  const to = (ids) => (ids ?? []).map((id) => places.get(id)).filter(Boolean).map(pixel);
+  for (const end of to(state.lines.dotted)) stroke(pixel(place), end, 1, [2, 3]);
+  for (const end of to(state.lines.solid)) stroke(pixel(place), end, 1.5, []);
+  pen.globalAlpha = 1;
   pen.strokeStyle = RING;
   pen.lineWidth = 3;
-  pen.arc(xaxis._offset + left, yaxis._offset + top, 10, 0, 2 * Math.PI);
+  pen.setLineDash([]);
+  pen.beginPath();
+  pen.arc(...pixel(place), 10, 0, 2 * Math.PI);
   pen.stroke();
 }
 
@@ -51,28 +68,37 @@ function fit(plot) {
     const size = trace.marker?.size ?? 6;
     return typeof size === "number" ? SMALLER * size : Array.from(size, (each) => SMALLER * each); // of ringed points, one each
   });
-  Plotly.update(plot, { "marker.size": sizes }, { "legend.font.size": 11 });
+  // The domains that a first, smaller size has left are given up.
+  Plotly.update(plot, { "marker.size": sizes }, { "legend.font.size": 11, "xaxis.domain": [0, 1], "yaxis.domain": [0, 1] });
 }
 
-const LINE = 17, GAP = 3, SHIFTS = [0, 2 * LINE, -LINE, 3 * LINE];
+const LINE = 17, GAP = 3, SHIFTS = [0, 2 * LINE, -LINE, 3 * LINE, -2 * LINE], ON_PHONES = 4;
 
-// Names are in the order of their importance. One that would lie over an earlier one moves below or above, else is hidden.
+// Names are in the order of their importance. One that would lie over an earlier one moves below or above, with a line to its place,
+// else is hidden.
 function separate(plot) {
-  const taken = [];
-  const { left, right } = plot.getBoundingClientRect();
+  const taken = [], leaders = [], { xaxis, yaxis } = plot._fullLayout;
+  const frame = plot.getBoundingClientRect();
+  const most = window.innerWidth > NARROW ? Infinity : ON_PHONES;
   for (const name of plot.querySelectorAll(".annotation")) {
     name.dataset.placed = "yes";
+    const { x, y, name: kind } = plot._fullLayout.annotations[name.dataset.index];
+    if (kind !== "place") continue;
     name.style.transform = "";
     const box = name.getBoundingClientRect();
     const isFree = (shift) => taken.every((other) => (
       box.right + GAP < other.left || box.left > other.right + GAP || box.bottom + shift < other.top || box.top + shift > other.bottom
     ));
-    const shift = box.left >= left && box.right <= right ? SHIFTS.find(isFree) : undefined;
+    const fits = taken.length < most && box.left >= frame.left && box.right <= frame.right;
+    const shift = fits ? SHIFTS.find(isFree) : undefined;
     name.style.visibility = shift === undefined ? "hidden" : "visible";
     if (shift === undefined) continue;
     name.style.transform = `translateY(${shift}px)`;
     taken.push({ left: box.left, right: box.right, top: box.top + shift, bottom: box.bottom + shift });
+    const from = [xaxis._offset + xaxis.d2p(x), yaxis._offset + yaxis.d2p(y)];
+    if (shift) leaders.push({ from, to: [from[0], (shift > 0 ? box.top + 3 : box.bottom - 3) + shift - frame.top] });
   }
+  state.leaders = leaders;
 }
 
 function link(plot) {
@@ -85,21 +111,22 @@ function link(plot) {
   plot.querySelector(".svg-container").append(state.canvas);
   plot.on("plotly_relayout", draw);
   plot.on("plotly_relayouting", draw);
-  plot.on("plotly_afterplot", draw);
-  plot.on("plotly_afterplot", () => { fit(plot); separate(plot); });
-  draw();
-  fit(plot);
-  separate(plot);
+  const arrange = () => { fit(plot); separate(plot); draw(); };
+  plot.on("plotly_afterplot", arrange);
+  arrange();
 }
 
 function look() {
   const plot = document.querySelector(".st-key-map-picture .js-plotly-plot");
   if (!plot?.on || !plot._fullData) return;
   if (!plot.dataset.linked) link(plot);
-  if (plot.querySelector(".annotation:not([data-placed])")) separate(plot); // Plotly has written the names anew
+  if (!plot.querySelector(".annotation:not([data-placed])")) return;
+  separate(plot); // Plotly has written the names anew
+  draw();
 }
 
-export default function () {
+export default function ({ data }) {
+  state.lines = data ?? {};
   look();
   if (state.plot?.isConnected) draw();
   if (!state.timer) state.timer = setInterval(look, 300);

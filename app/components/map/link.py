@@ -1,9 +1,10 @@
-"""Mounts `link.js`: a click on the map opens a point, which gets a ring."""
+"""Mounts `link.js`: a click on the map opens a point, which gets a ring and lines to what belongs to it."""
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import streamlit as st
 
@@ -13,9 +14,18 @@ def _source() -> str:
     return Path(__file__).with_name("link.js").read_text(encoding="utf-8")
 
 
-def map_link() -> None:
+class Lines(NamedTuple):
+    """The ids of the points to which lines lead from the open point: solid ones to a question's positives, or to a
+    passage's questions; dotted ones to a question's hits.
+    """
+
+    solid: tuple[str, ...] = ()
+    dotted: tuple[str, ...] = ()
+
+
+def map_link(lines: Lines) -> None:
     """Mount the script; call this once per run."""
-    _component()(key="map-link", height="content")
+    _component()(key="map-link", data=lines._asdict(), height="content")
 
 
 @st.cache_resource(show_spinner=False)

@@ -204,6 +204,9 @@ def opened_point(map: Map, points: MapPoints, number: int, encoder_view: int) ->
     if id.startswith(QUESTION):
         question = map.study.questions.get(id[2:])
         body = join(
+            tag(
+                "p", "Lines on the map: solid to its positives, dotted to the first hits of the run.", cls="convention"
+            ),
             tag("p", f"Answers: {', '.join(question.answers) or 'none known'}"),
             tag(
                 "p",

@@ -66,7 +66,6 @@ def panel(
     map: Map, points: MapPoints, ids: Sequence[str], heading: str, run: str | None, k: int, can_clear: bool = True
 ) -> None:
     """Show a list of points and its actions."""
-    known = known_of(map)
     questions = sum(id.startswith(QUESTION) for id in ids)
     both = ((questions, "question"), (len(ids) - questions, "passage"))
     counts = [quantity(count, noun) for count, noun in both if count] or [quantity(0, "point")]
@@ -78,13 +77,24 @@ def panel(
                 cls="list-head",
             )
         )
-        if who.may(map.study.labels_path, "make batches"):
-            _judge(map, known, ids, run, k, f"map {map.name}" if can_clear else f"map {map.name}, {heading}", can_clear)
-        if who.may(map.study.labels_path, "save slices"):
-            _save(map, known, ids)
+        actions(map, ids, heading, run, k, is_primary=can_clear)
         show(point_list(map, points, ids, url.number("list", 1, 1, 500)))
         if can_clear:
             st.button("Clear selection", key="map-clear", on_click=clear)
+
+
+def actions(map: Map, ids: Sequence[str], heading: str, run: str | None, k: int, is_primary: bool = False) -> None:
+    """Show what can be done with points: send them to judging, save them as a slice.
+
+    Args:
+        is_primary: whether sending them to judging is the one filled button of the page.
+    """
+    known = known_of(map)
+    if who.may(map.study.labels_path, "make batches"):
+        name = f"map {map.name}" if is_primary else f"map {map.name}, {heading}"
+        _judge(map, known, ids, run, k, name, is_primary)
+    if who.may(map.study.labels_path, "save slices"):
+        _save(map, known, ids)
 
 
 def _judge(
@@ -178,11 +188,11 @@ def hint() -> None:
             ),
             tag(
                 "p",
-                "Click a name above the map to hide or show its points; double-click to show only them. Without a "
-                "mouse, open a group, and then one of its points.",
+                "Click a colour's name above the map to hide or show its points; double-click to show only them. Without a "
+                "mouse, open a row of the list above, and then one of its questions.",
                 cls="convention by-mouse",
             ),
-            tag("p", "Tap a point to read it. Open a group to list its questions.", cls="by-touch"),
+            tag("p", "Tap a point to read it. Open a row of the list above for its questions.", cls="by-touch"),
             cls="panel",
         )
     )
