@@ -131,11 +131,16 @@ def group_measurements(
     )
 
 
+def mean_cosine(vectors: np.ndarray) -> float:
+    """Return the mean cosine of two different rows. (n, d) of unit length, n at least 2."""
+    n, total = len(vectors), vectors.sum(axis=0)
+    return float((total @ total - n) / (n * (n - 1)))
+
+
 def pairwise_pseudo_values(vectors: np.ndarray) -> np.ndarray:
     """Return jackknife pseudo-values of the mean cosine of two different rows. (n, d) of unit length -> (n,)."""
-    n = len(vectors)
+    n, theta = len(vectors), mean_cosine(vectors)
     total = vectors.sum(axis=0)
-    theta = (total @ total - n) / (n * (n - 1))
     if n == 2:
         return np.full(2, theta)
     rest = total[None] - vectors

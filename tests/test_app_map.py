@@ -28,11 +28,12 @@ from blindspot.app.components.map.figure import (
     TURNS,
     Marks,
     fullest_place,
+    hover_text,
     map_figure,
     selectable,
 )
 from blindspot.backend.core.jobs import request
-from blindspot.backend.core.result_table import signed_number
+from blindspot.backend.core.result_table import signed_number, with_minus_sign
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.comparison import measure
@@ -160,7 +161,7 @@ def test_the_map_names_the_groups_of_its_questions_where_these_are_densest(study
     assert {name.words for name in names} <= {"place of birth", "place of death", "position played on team"}
     for name, group in zip(names, most, strict=True):
         assert (name.x, name.y) == fullest_place(places[list(group.numbers)], places)
-        assert name.counts == f"{groups.missed_count(group.hits['tiny-dev'])} of {len(group.numbers)}"
+        assert name.counts == f"{groups.missed_count(group.hits['tiny-dev'])} of {len(group.numbers)} missed"
     plain = groups.names_on_map(opened, found, 0)
     assert [name.words for name in plain] == [group.name for group in found] and not any(name.counts for name in plain)
     figure = json.loads(Page(study.folder, "map", map="one").app.get("plotly_chart")[0].proto.spec)
@@ -171,7 +172,7 @@ def written_places(figure) -> list[str]:
     return [each["text"] for each in figure["layout"]["annotations"] if each.get("name") == PLACE]
 
 
-def test_a_name_stands_in_the_fullest_part_of_the_map():
+def test_a_name_is_of_the_fullest_part_of_the_map():
     places = np.array([[0.0, 0.0], [100.0, 100.0], [50.0, 50.0], [51.0, 50.0], [52.0, 50.0], [90.0, 10.0]])
     assert fullest_place(places[2:], places) == (51.0, 50.0), "the middle one of three beside each other"
     assert fullest_place(places[:1], places[:1]) == (0.0, 0.0)
@@ -184,7 +185,7 @@ def test_the_clusters_have_names_where_the_colours_show_clusters(study):
     names = clusters.names_on_map(opened, state, 0)
     assert [name.words for name in names] == [named[id] for id in state.ids[: clusters.NAMES_SHOWN]]
     for name, id in zip(names, state.ids):
-        assert [name.x, name.y] in places[opened.shown_questions + state.members(id)].tolist()
+        assert (name.x, name.y) == fullest_place(places[opened.shown_questions + state.members(id)], places)
     figure = json.loads(Page(study.folder, "map", map="one", by="cluster").app.get("plotly_chart")[0].proto.spec)
     written = written_places(figure)
     shortened = [shorten(name.words, LONGEST_NAME, placeholder=" …") for name in names]
@@ -214,7 +215,8 @@ def test_the_groups_that_a_run_misses_most_beyond_its_average_come_first(study):
     assert re.findall(r'<th scope="row"><a[^>]*>(.*?)</a>', listed) == [group.name for group in most]
     for group in most:
         count, n = groups.missed_count(group.hits["tiny-dev"]), group.hits["tiny-dev"].n
-        assert f"{group.name} {count} of {n} {100 * count / n:.1f}" in page.text
+        more = with_minus_sign(beyond[group.id], 0, "+")
+        assert f"{group.name} {count} of {n} {100 * count / n:.1f} {more}" in page.text
     assert (
         f"tiny-dev misses the most beyond its average among the questions of the relation “{most[0].name}”" in page.text
     )
@@ -235,7 +237,7 @@ def test_groups_are_ordered_by_how_far_a_run_falls_behind_another(study, monkeyp
     assert [group.id for group in groups.most_missed(opened, found, "run", "other", 5)] == ["P20"]
     (worst,) = groups.most_missed(opened, found, "run", "other", 5)
     assert groups.most_missed_sentence(opened, worst, "run", "other") == (
-        "run falls furthest behind other on the questions of the relation “place of death”: it misses 5 of 5, other none."
+        "By number, run falls furthest behind other on the questions of the relation “place of death”: it misses 5 of 5, other none."
     )
 
 
@@ -347,7 +349,7 @@ def test_one_map_shows_what_two_runs_find_of_the_same_questions(study, tmp_path)
     assert f"It misses {len(tiny - other)} that tiny-dev finds" in page.text
     assert f"Success@5: {signed_number(gained)} points (95%: " in page.text
     listed = re.search('<table class="figures clusters">.*?</table>', page.html, re.DOTALL).group()
-    assert re.findall(r'<th scope="col"[^>]*>(.*?)</th>', listed)[1:] == ["fixed", "broken", "net"]
+    assert re.findall(r'<th scope="col"[^>]*>(.*?)</th>', listed)[1:] == ["fixed", "broken", "missed"]
     relations = {"place of birth": "P19", "place of death": "P20", "position played on team": "P413"}
     relation_of = {question.id: question.relation for question in measure(both, "tiny-dev").questions}
     for name, gained_there, lost_there in re.findall(
@@ -369,6 +371,8 @@ def test_one_map_shows_what_two_runs_find_of_the_same_questions(study, tmp_path)
     births_of = {id for id, relation in relation_of.items() if relation == "P19"}
     assert sorted(missed) == sorted(births_of - tiny)
     assert opened.next_step()[1] == f"question?question={missed[0]}&a=tiny-dev&b=other-dev&k=5"
+    step = Page(both.folder, "map", map="two", point="q:P19.dev.0").next_step()
+    assert step == ("Next: open this question", "question?question=P19.dev.0&a=tiny-dev&b=other-dev&k=5")
     alone = Page(both.folder, "map", map="two").app.get("plotly_chart")[0].proto.spec
     assert "fixed" not in alone
 
@@ -392,16 +396,29 @@ def test_a_colour_registered_elsewhere_is_offered_and_drawn(study, monkeypatch):
     MAP_COLOURS.register(MapColour("letter", "first letter", first_letter, note=lambda run, k: f"Letters, {k}."))
     page = Page(study.folder, "map", map="one", by="letter", k=5)
     picker = page.app.selectbox(key="url-by")
-    assert picker.value == "letter" and picker.options[-1] == "first letter" and seen == [5]
+    assert picker.value == "letter" and picker.options[-1] == "Colour: first letter" and seen == [5]
     assert "Letters, 5." in page.text
 
 
 def test_a_point_opens_with_its_true_neighbours(study):
     page = Page(study.folder, "map", map="one", point="p:p0")
-    assert "Nearest neighbours" in page.text and "over 61 passages" in page.text
+    assert "Nearest of 61 passages" in page.text
+    assert "First relevant passage" not in page.text and "Its positives" not in page.text
     assert len(page.part(r"<li><span class=\"soft number\">.*?</li>")) == 10
     question = Page(study.folder, "map", map="one", point="q:P19.dev.0")
     assert "Where was Arve Aurset0 born?" in question.text and "Answers: Oslo" in question.text
+    first = measure(study, "tiny-dev")
+    rank = first.first_ranks[[each.id for each in first.questions].index("P19.dev.0")]
+    said = f"rank {rank} of tiny-dev" if rank else "not in the first 20 of tiny-dev"
+    assert question.part("<h1.*?</h1>") == [f"First relevant passage: {said}"]
+    own, nearest = re.findall('<ol class="map-list">.*?</ol>', question.html, re.DOTALL)
+    assert own.count("<li>") == 1 and nearest.count("<li>") == 10 and f">{people()[0].title}<" in own
+    assert "question?question=P19.dev.0&a=tiny-dev&k=5" in question.links()
+    near = map_of(study).neighbours(0, 10).rows[0].tolist()
+    gold = facts_of_points(map_of(study)).positives[0]
+    assert nearest.count('class="positive"') == len(
+        {map_of(study).ordinals[place] for place in gold}.intersection(near)
+    )
     assert "This point is not on this map" in Page(study.folder, "map", map="one", point="p:nobody").text
 
 
@@ -422,10 +439,15 @@ def test_hover_texts_are_escaped_and_points_carry_their_ids(study):
     map = map_of(study)
     state, what = clusters_of(map), facts_of_points(map)
     ids = [f"p:{i}" for i in range(len(map))]
-    made = map_figure(map, [HOSTILE] * len(map), [HOSTILE] * len(map), ids, colour_values(map, what, "kind", state))
+    hovers = [hover_text(HOSTILE, HOSTILE)] * len(map)
+    made = map_figure(
+        map, hovers, ids, colour_values(map, what, "kind", state), label_of_value=lambda name: HOSTILE + name
+    )
     traces = [trace for trace in made.data if trace.customdata is not None]
     assert sorted(id for trace in traces for id in trace.customdata) == sorted(ids)
-    assert not any("<script" in text or "<img" in text for trace in traces for text in trace.text)
+    assert not any(
+        "<script" in text or "<img" in text for trace in traces for text in (*trace.text, trace.hovertemplate)
+    )
     assert {trace.type for trace in traces} == {"scattergl"}
     for trace in traces:
         rows = [int(id[2:]) for id in trace.customdata]
@@ -436,7 +458,7 @@ def test_hover_texts_are_escaped_and_points_carry_their_ids(study):
 def test_hits_and_misses_are_drawn_in_turns_so_that_neither_hides_the_other(study, misses):
     map = map_of(study)
     values = [MISSED if 37 * row % 100 < misses else FOUND for row in range(len(map))]
-    made = map_figure(map, ["t"] * len(map), ["s"] * len(map), [str(i) for i in range(len(map))], values)
+    made = map_figure(map, ["t"] * len(map), [str(i) for i in range(len(map))], values)
     of_questions = [trace for trace in made.data if trace.customdata is not None and trace.marker.size > PASSAGE_SIZE]
     drawn = [trace.name for trace in of_questions]
     rarer = min(drawn.count(FOUND), drawn.count(MISSED))
@@ -445,7 +467,6 @@ def test_hits_and_misses_are_drawn_in_turns_so_that_neither_hides_the_other(stud
     ringed = map_figure(
         map,
         ["t"] * len(map),
-        ["s"] * len(map),
         [str(i) for i in range(len(map))],
         values,
         0,
@@ -461,7 +482,7 @@ def test_strong_points_stand_out_from_faded_ones_and_the_legend_does_not_fade(st
     ids = [str(i) for i in range(len(map))]
     values = [MISSED if row % 2 else FOUND for row in range(len(map))]
     strong = frozenset({ids[0], ids[1], ids[map.shown_questions + 1]})
-    made = map_figure(map, ["t"] * len(map), ["s"] * len(map), ids, values, 0, Marks(strong=strong))
+    made = map_figure(map, ["t"] * len(map), ids, values, 0, Marks(strong=strong))
     shown = opacities(made.to_dict()["data"])
     assert {id for id, opacity in shown.items() if opacity == 1} == strong and set(shown.values()) == {1, FADED}
     legend = [trace for trace in made.data if trace.showlegend is not False]
@@ -478,7 +499,7 @@ def test_questions_are_larger_and_each_category_has_a_colour_and_a_shape(study):
     run = study.run("tiny-dev")
     one, other = (colour_values(map, what, "hit", state, first, run, 5) for first in firsts)
     for values in (one, hits_of_two(one, other)):
-        made = map_figure(map, ["t"] * len(map), ["s"] * len(map), [str(i) for i in range(len(map))], values)
+        made = map_figure(map, ["t"] * len(map), [str(i) for i in range(len(map))], values)
         looks, sizes = {}, {}
         for trace in (trace for trace in made.data if trace.customdata is not None):
             for id in trace.customdata:
@@ -538,9 +559,7 @@ def test_what_cannot_be_chosen_is_drawn_as_density_and_the_page_says_so(study, m
     monkeypatch.setattr("blindspot.app.components.map.figure.SELECTABLE", 60)
     map = map_of(study)
     what, state = facts_of_points(map), clusters_of(map)
-    made = map_figure(
-        map, ["t"] * 101, ["s"] * 101, [str(i) for i in range(101)], colour_values(map, what, "kind", state)
-    )
+    made = map_figure(map, ["t"] * 101, [str(i) for i in range(101)], colour_values(map, what, "kind", state))
     density = next(trace for trace in made.data if trace.type == "heatmap")
     assert round(float(np.nansum(np.expm1(density.z)))) == 101, "every point is in the density"
     assert sum(len(trace.customdata) for trace in made.data if trace.customdata is not None) == 60

@@ -10,11 +10,11 @@ from blindspot.analysis.projection import projection_quality
 from blindspot.backend.core import jobs
 from blindspot.backend.core.manifest import read_manifest, write_manifest
 from blindspot.backend.core.settings import add_encoder
-from blindspot.backend.maps.colours import FOUND, MISSED, NO_QUESTION, NO_RELATION, colour_values
+from blindspot.backend.maps.colours import FOUND, MISSED, NO_QUESTION, NO_RELATION, POSITIVE, colour_values
 from blindspot.backend.maps.edits import clusters_of, merge, note, redo, rename, split, undo
 from blindspot.backend.maps.making import make, make_map, run_watched
 from blindspot.backend.maps.point_values import categories, cluster_rows, facts_of_points
-from blindspot.backend.maps.question_groups import question_groups
+from blindspot.backend.maps.question_groups import closeness, question_groups
 from blindspot.backend.maps.request import chosen_points
 from blindspot.backend.maps.selection import pairs_to_judge, questions_of_selection, send_to_judging
 from blindspot.backend.maps.settings import MapRequest
@@ -244,17 +244,15 @@ def test_colours_say_what_the_study_knows(study, whole):
     assert named[40] == state.name(int(state.labels[0]))
 
 
-def test_hit_or_miss_follows_the_run_for_questions_and_for_their_passages(study, whole):
+def test_hit_or_miss_is_of_questions_and_passages_are_positives_or_not(study, whole):
     run, what, state = study.run("tiny-dev"), facts_of_points(whole), clusters_of(whole)
     first = {"P19.dev.0": 1, "P19.dev.1": 0, "P19.dev.2": 7}
     found = colour_values(whole, what, "hit", state, first, run, k=5)
     assert found[:3] == [FOUND, MISSED, MISSED] and found[3] == "not in this run"
-    for number in range(40):
-        assert found[40 + what.positives[number][0]] == found[number], "a positive is what its question is"
-    shared = replace(what, questions_by_passage={**what.questions_by_passage, 0: [0, 1], 1: [1, 2]})
-    assert colour_values(whole, shared, "hit", state, first, run, k=5)[40:42] == [FOUND, MISSED], "one of two is enough"
+    positives = {place for places in what.positives for place in places}
+    assert found[40:] == [POSITIVE if place in positives else NO_QUESTION for place in range(60)]
     assert found[42] == NO_QUESTION
-    assert set(colour_values(whole, what, "hit", state)) == {"not in this run", NO_QUESTION}
+    assert set(colour_values(whole, what, "hit", state)) == {"not in this run", POSITIVE, NO_QUESTION}
 
 
 def test_clusters_are_counted_with_their_questions(study, whole):
@@ -291,6 +289,36 @@ def test_questions_are_grouped_by_relation_else_by_question_word(whole):
         ("other", "other", 31),
         ("who", "who", 9),
     ]
+
+
+def test_some_passages_are_ordered_by_their_nearness_to_a_point(whole):
+    among = np.array([5, 50, 17, 3])
+    found = whole.nearest_among(2, among)
+    everything = whole.neighbours(2, 60)
+    similarity = dict(zip(everything.rows[0].tolist(), everything.similarity[0].tolist(), strict=True))
+    assert found.rows[0].tolist() == sorted(among.tolist(), key=lambda ordinal: -similarity[ordinal])
+    assert found.similarity[0].tolist() == pytest.approx([similarity[ordinal] for ordinal in found.rows[0].tolist()])
+
+
+def test_closeness_is_that_of_the_vectors_of_the_original_space(whole):
+    plain = facts_of_points(whole)
+    two = [replace(each, relation="P20" if n < 4 else "P19") for n, each in enumerate(plain.questions)]
+    facts = replace(plain, questions=two)
+    death = next(group for group in question_groups(facts, {}, k=1) if group.id == "P20")
+    vectors = np.load(whole.folder / "questions.0.npy").astype(float)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosines = vectors @ vectors.T
+    found = closeness(whole, facts, death, 0)
+    assert found.questions == pytest.approx(
+        np.mean([cosines[i, j] for i in range(4) for j in range(4) if i != j]), abs=1e-5
+    )
+    assert found.others == pytest.approx(cosines[:4, 4:].mean(), abs=1e-5)
+    assert found.positives is None, "the map has no such relation"
+    births_of = next(group for group in question_groups(facts, {}, k=1) if group.id == "P19")
+    row = next(row for row in whole.spread if row["group"] == "P19")
+    assert closeness(whole, facts, births_of, 0).positives == row["similarity"]["value"]
+    (everything,) = question_groups(plain, {}, k=1)
+    assert closeness(whole, plain, everything, 0) is None, "nothing outside"
 
 
 def test_edits_are_kept_in_order_and_undone_one_by_one(edited):

@@ -4,8 +4,8 @@ batches.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import streamlit as st
 
@@ -17,7 +17,8 @@ from blindspot.app.components.map import clusters, form, groups, selection
 from blindspot.app.components.map.data import MapPoints, first_hits, known_of, open_map, points, runs_over
 from blindspot.app.components.map.figure import Marks, PlaceName, held_figure, selectable
 from blindspot.app.components.map.link import Lines, map_link
-from blindspot.app.components.map.parts import address, opened_point, parameters, quality_line, spread_table, warnings
+from blindspot.app.components.map.parts import address, parameters, quality_line, spread_table, warnings
+from blindspot.app.components.map.point import OpenPoint, first_ranks_sentence, lines_of, point_panel
 from blindspot.app.components.marks import choices_fold, notice, relation_label, unbroken
 from blindspot.app.components.message import show_last_message
 from blindspot.app.components.parts import parts_panel
@@ -45,13 +46,12 @@ from blindspot.backend.maps.edits import Clusters, clusters_of
 from blindspot.backend.maps.point_values import questions_of_cluster
 from blindspot.backend.maps.question_groups import QuestionGroup, are_by_relation
 from blindspot.backend.maps.stored import Map, maps_of
-from blindspot.backend.text.number_words import quantity
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.backend.upkeep.study_path import NextStep
 from blindspot.db.question_table import rows_of
 
 NO_RUN = "none"
 RUNS_SHOWN = 4  # in the table of clusters
-LINES = 10  # to the first hits of the open question, at most
 MANY_RINGS = 60  # if more points than so many are marked, all others fade, and none has a ring
 
 
@@ -112,18 +112,19 @@ def _pickers(map: Map, choices: Choices, run: str | None, colour: MapColour) -> 
     maps, colours, usual, runs = choices
     compares = run is not None and colour.name == "hit"
     can_make = not url.value("new") and who.may(map.study.labels_path, "make maps")
-    widths = {"map": 2.4, "by": 2.0, "run": 2.2, "against": 2.2, "k": 1.2, "view": 2.4, "new": 1.7}
+    widths = {"map": 2.3, "by": 2.5, "run": 2.3, "against": 2.5, "k": 1.2, "view": 2.6, "new": 1.2}
     absent = {"run": run is None, "against": not compares, "view": len(map.encoders) == 1, "new": not can_make}
     shown = [name for name in widths if not absent.get(name)]
     columns = dict(zip(shown, st.columns([widths[name] for name in shown], vertical_alignment="bottom"), strict=True))
     other, view = None, 0
     with columns["map"]:
-        url.select("Map", "map", maps, maps[0], forget=("point", "group", "cluster", "selection", "list", "view"))
+        about_last = ("point", "group", "cluster", "selection", "list", "view")
+        url.select("Map", "map", maps, maps[0], forget=about_last, **_named("Map: "))
     with columns["by"]:
-        url.select("Colour by", "by", list(colours), usual, format_func=colours.__getitem__)
+        url.select("Colour by", "by", list(colours), usual, **_named("Colour: ", colours.__getitem__))
     if run is not None:
         with columns["run"]:
-            url.select("Run", "run", runs, runs[0], forget=("against",))
+            url.select("Run", "run", runs, runs[0], forget=("against",), **_named("Run: "))
     if compares and run is not None:
         with columns["against"]:
             other = _second_run(runs, run)
@@ -136,6 +137,11 @@ def _pickers(map: Map, choices: Choices, run: str | None, colour: MapColour) -> 
         with columns["new"]:
             show(div(link("New map", address(map, new=1), cls="quiet"), cls="map-another"))
     return other, k, view
+
+
+def _named(prefix: str, words: Callable[[str], str] = str) -> dict[str, Any]:
+    """Return the settings of a select box whose choice says what it is of, so that it needs no line for its label."""
+    return {"format_func": lambda chosen: f"{prefix}{words(chosen)}", "label_visibility": "collapsed"}
 
 
 class Colouring(NamedTuple):
@@ -180,6 +186,15 @@ class Shown(NamedTuple):
         return next((group for group in self.groups if group.id == url.value("group")), None)
 
     @property
+    def point(self) -> OpenPoint | None:
+        """The open point."""
+        known, id = points(self.map), url.value("point")
+        runs = [run for run in (self.colouring.run, self.reference) if run is not None]
+        if id not in known.number:
+            return None
+        return OpenPoint(self.map, known, known.number[id], runs, self.colouring.k, self.view)
+
+    @property
     def reference(self) -> str | None:
         """The run that the misses are compared with: the chosen one, else the best of the others."""
         _, run, other, k = self.colouring
@@ -221,9 +236,12 @@ def _next_step(shown: Shown) -> NextStep | None:
     numbers: Sequence[int] = () if opened is None else opened.numbers
     if shown.cluster is not None:
         numbers = questions_of_cluster(known_of(map), shown.clusters, shown.cluster)
+    pair = {"a": run, "b": reference, "k": k}
+    if shown.point is not None and shown.point.is_question:
+        question = map.question_ids[shown.point.number]
+        return NextStep("Open this question", url.QUESTION, parameters={"question": question, **pair})
     if questions := groups.missed_questions(map, numbers, run, k):
         words = f"Read the {quantity(len(questions), 'question')} that {run} misses here"
-        pair = {"a": run, "b": reference, "k": k}
         return NextStep(words, url.QUESTION, parameters={"question": questions[0].id, **pair})
     if other is not None:
         _, cells = _compared(map, run, other, k)
@@ -257,10 +275,14 @@ def _answer(shown: Shown) -> None:
         words = f"{quantity(map.shown_questions, 'question')} among {quantity(len(map.ordinals), 'passage')}"
         show(tag("h1", words))
         return
+    if shown.point is not None and shown.point.is_question and (ranks := first_ranks_sentence(shown.point)):
+        show(tag("h1", unbroken(ranks, shown.runs)), tag("p", shown.point.title))
+        return
     in_all = _missed_in_all(map, run, k)
     if shown.group is not None:
         title = tag("h1", unbroken(groups.missed_sentence(map, shown.group, run, shown.reference), shown.runs))
-        show(title, tag("p", in_all, ".") if other is None else "")
+        close = groups.closeness_sentence(map, shown.group, shown.view)
+        show(title, tag("p", close or (f"{in_all}." if other is None else "")))
     elif other is None:
         worst = "" if shown.worst is None else groups.most_missed_sentence(map, shown.worst, run, shown.reference)
         show(tag("h1", unbroken(in_all, [run])), tag("p", worst))
@@ -307,7 +329,7 @@ def _answer_of_two(shown: Shown, run: str, other: str, is_title: bool) -> None:
 def _second_run(runs: list[str], run: str) -> str | None:
     """Show the choice of the run that the colours compare `run` with, and return it."""
     others = [name for name in runs if name != run]
-    chosen = url.select("Second run in the picture", "against", [NO_RUN, *others], NO_RUN)
+    chosen = url.select("Second run", "against", [NO_RUN, *others], NO_RUN, **_named("Second run: "))
     return None if chosen == NO_RUN else chosen
 
 
@@ -338,15 +360,15 @@ def _chosen_k() -> int:
             "k",
             sorted({*options, chosen}, key=int),
             str(HEADLINE_K),
-            help="Number of top-ranked passages that count as hits and that can be sent to judging.",
+            **_named("k = "),
         )
     )
 
 
 def _encoder_view(map: Map) -> int:
     """Show the choice of the encoder of two that places the points, and return its index."""
-    words = {"0": f"before: {map.encoders[0]}", "1": f"after: {map.encoders[1]}"}
-    return int(url.select("Placed by", "view", list(words), "0", format_func=words.__getitem__))
+    words = {"0": f"{map.encoders[0]} (before)", "1": f"{map.encoders[1]} (after)"}
+    return int(url.select("Placed by", "view", list(words), "0", **_named("Placed by ", words.__getitem__)))
 
 
 def _picture(shown: Shown) -> None:
@@ -362,8 +384,8 @@ def _picture(shown: Shown) -> None:
             show(warnings(map, len(selectable(len(map)))))
         with right:
             with st.container():
-                if point in known.number:
-                    show(opened_point(map, known, known.number[point], shown.view))
+                if shown.point is not None:
+                    show(point_panel(shown.point))
                 elif point:
                     show(notice("This point is not on this map. ", link("Close", address(map, point=None))))
             _selection_panel(shown, known, saved, bool(point))
@@ -439,7 +461,7 @@ def _plot(shown: Shown, points: MapPoints, marks: Marks) -> None:
 
     named = _names(shown)
     st.plotly_chart(
-        held_figure(map, values, shown.view, marks, points.titles, points.starts, points.ids, labelled, names=named),
+        held_figure(map, values, shown.view, marks, points.hovers, points.ids, labelled, names=named),
         key=selection.plot_key(map),
         on_select=lambda: selection.store_selection(map),
         selection_mode=("points", "box", "lasso"),
@@ -450,30 +472,11 @@ def _plot(shown: Shown, points: MapPoints, marks: Marks) -> None:
             "same passages."
         ),
     )
-    map_link(_lines(shown, points))
+    map_link(Lines() if shown.point is None else lines_of(shown.point))
     note = colour.note(run, k) if colour.note is not None and run else ""
+    unit = map.study.settings.unit
+    note += f" Intervals are over {noun_form(2, unit)}." if note else ""
     show(tag("p", f"{_projection(shown)}. {_about_names(shown) if named else ''}", note, cls="convention"))
-
-
-def _lines(shown: Shown, points: MapPoints) -> Lines:
-    """Return the lines from the open point: of a question to its positives and to the run's first hits, of a passage to
-    the questions whose positive it is.
-    """
-    map, (_, run, _, k), known = shown.map, shown.colouring, known_of(shown.map)
-    number = points.number.get(url.value("point"))
-    if number is None:
-        return Lines()
-    if number >= map.shown_questions:
-        asked_by = known.questions_by_passage.get(number - map.shown_questions, ())
-        return Lines(tuple(points.ids[each] for each in asked_by if each < map.shown_questions))
-    positives = tuple(points.ids[map.shown_questions + place] for place in known.positives[number])
-    searched = None if run is None else map.study.run(run)
-    row = None if searched is None else searched.row(known.questions[number].id)
-    if searched is None or row is None:
-        return Lines(positives)
-    where = {ordinal: place for place, ordinal in enumerate(map.ordinals.tolist())}
-    hits = [where[ordinal] for ordinal in searched.hits.ordinals[row, : min(k, LINES)].tolist() if ordinal in where]
-    return Lines(positives, tuple(points.ids[map.shown_questions + place] for place in hits))
 
 
 def _projection(shown: Shown) -> str:

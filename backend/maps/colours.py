@@ -17,7 +17,8 @@ from blindspot.backend.maps.point_values import UNLABELLED, PointFacts
 from blindspot.backend.maps.stored import Map
 from blindspot.db.records import Question
 
-QUESTION, NO_QUESTION = "question", "other passage"  # a passage that is no question's positive
+QUESTION, POSITIVE = "question", "positive"
+NO_QUESTION = "other passage"  # a passage that is no question's positive
 SEVERAL, NO_RELATION = "of several relations", "no relation"
 SEVERAL_GROUPS = "of several groups"
 FOUND, MISSED, NOT_IN_RUN = "found", "missed", "not in this run"
@@ -108,32 +109,32 @@ def quiet_categories() -> set[str]:
 
 
 def _kind_of_points(view: MapView) -> list[str]:
-    return view.questions_as(QUESTION) + [
-        "positive" if place in view.known.questions_by_passage else NO_QUESTION for place in view.passages
-    ]
+    return view.questions_as(QUESTION) + _kinds_of_passages(view)
 
 
-def _categories_of_questions(
-    view: MapView, category: Callable[[Question], str], of_several: Callable[[set[str]], str]
-) -> list[str]:
+def _kinds_of_passages(view: MapView) -> list[str]:
+    return [POSITIVE if place in view.known.questions_by_passage else NO_QUESTION for place in view.passages]
+
+
+def _categories_of_questions(view: MapView, category: Callable[[Question], str], several_label: str) -> list[str]:
     """Return the category of each point. A passage gets the category of the questions for which it is a positive, or
-    `of_several` of these if they differ.
+    `several_label` if these differ.
     """
     of = [category(question) for question in view.known.questions]
     passages = []
     for place in view.passages:
         found = {of[number] for number in view.known.questions_by_passage.get(place, ())}
-        passages.append(NO_QUESTION if not found else next(iter(found)) if len(found) == 1 else of_several(found))
+        passages.append(NO_QUESTION if not found else next(iter(found)) if len(found) == 1 else several_label)
     return of[: len(view.shown_questions)] + passages
 
 
 def _relation_of_points(view: MapView) -> list[str]:
-    return _categories_of_questions(view, lambda question: question.relation or NO_RELATION, lambda _: SEVERAL)
+    return _categories_of_questions(view, lambda question: question.relation or NO_RELATION, SEVERAL)
 
 
 def _bucket_of_points(view: MapView) -> list[str]:
     return _categories_of_questions(
-        view, lambda question: bucket_group(question.bucket, question.frequency), lambda _: SEVERAL_GROUPS
+        view, lambda question: bucket_group(question.bucket, question.frequency), SEVERAL_GROUPS
     )
 
 
@@ -146,20 +147,20 @@ def _cluster_of_points(view: MapView) -> list[str]:
 
 
 def _hit_of_points(view: MapView) -> list[str]:
-    """Return hit or miss for each point. A question is a hit if the run's top k contain a relevant passage. A positive
-    passage is what its questions are; a hit if one of several is.
+    """Return hit or miss for each question, a hit if the run's top k contain a relevant passage; for each passage whether
+    it is a positive.
     """
     first = view.first or {}
-
-    def outcome(question: Question) -> str:
-        return NOT_IN_RUN if question.id not in first else FOUND if 0 < first[question.id] <= view.k else MISSED
-
-    return _categories_of_questions(view, outcome, lambda found: FOUND if FOUND in found else MISSED)
+    outcomes = [
+        NOT_IN_RUN if question.id not in first else FOUND if 0 < first[question.id] <= view.k else MISSED
+        for question in view.shown_questions
+    ]
+    return outcomes + _kinds_of_passages(view)
 
 
 def hits_of_two(first_run: Sequence[str], second_run: Sequence[str]) -> list[str]:
-    """Return which of two runs finds each point, from the hits and misses of both. A point that one of the
-    runs says nothing of is in no cell: it keeps that category.
+    """Return which of two runs finds each question, from the hits and misses of both. A point that one of the
+    runs says nothing of, and a passage, is in no cell: it keeps that category.
     """
     return [
         CELLS.get((first, second), first if first not in (FOUND, MISSED) else second)
@@ -168,7 +169,7 @@ def hits_of_two(first_run: Sequence[str], second_run: Sequence[str]) -> list[str
 
 
 def _hit_note(run: str, k: int) -> str:
-    return f"A question is found if the top {k} of {run} contain a relevant passage; its positives have its colour."
+    return f"A question is found if the top {k} of {run} contain a relevant passage."
 
 
 for colour in (

@@ -1,15 +1,20 @@
-"""Group a map's questions, by relation or by question word, and measure runs on each group."""
+"""Group a map's questions, by relation or by question word; measure runs on each group, and how close its questions lie."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from blindspot.analysis.accuracy import Estimate
+from blindspot.analysis.neighbours import unit_vectors
 from blindspot.analysis.relations import short_label
+from blindspot.analysis.spread import mean_cosine
 from blindspot.backend.evaluation.question_facts import question_word
 from blindspot.backend.maps.colours import NO_RELATION
 from blindspot.backend.maps.point_values import PointFacts, success_of
+from blindspot.backend.maps.stored import Map
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +60,40 @@ def question_groups(
 def are_by_relation(point_facts: PointFacts) -> bool:
     """Whether the groups are by relation: some question has one."""
     return any(question.relation for question in point_facts.questions)
+
+
+@dataclass(frozen=True, slots=True)
+class Closeness:
+    """Mean cosines in the original space of one encoder.
+
+    Attributes:
+        questions: of two questions of a group.
+        others: of a question of the group and one of another group.
+        positives: of two positives of the group's questions; None where the map has not measured it.
+    """
+
+    questions: float
+    others: float
+    positives: float | None
+
+
+def closeness(map: Map, point_facts: PointFacts, group: QuestionGroup, view: int) -> Closeness | None:
+    """Return how close the questions and positives of a group lie; None for fewer than two questions in the group or none
+    outside it, and for a map without question vectors.
+
+    Args:
+        view: index of the map's encoder.
+    """
+    inside = np.zeros(map.shown_questions, dtype=bool)
+    inside[[number for number in group.numbers if number < map.shown_questions]] = True
+    if inside.sum() < 2 or inside.all():
+        return None
+    vectors = unit_vectors(np.asarray(map.question_vectors(view))).astype(np.float64)
+    own, rest = vectors[inside], vectors[~inside]
+    row = next((row for row in map.spread if row["group"] == group.id), None) if are_by_relation(point_facts) else None
+    spread = None if row is None else row[("before", "after")[view]] if "before" in row else row
+    return Closeness(
+        mean_cosine(own),
+        float(own.mean(axis=0) @ rest.mean(axis=0)),
+        None if spread is None else spread["similarity"]["value"],
+    )

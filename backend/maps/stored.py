@@ -81,6 +81,12 @@ class Map:
         found = self._array(f"coordinates.{encoder}.npy")
         return found[:, ::-1] if self._is_tall else found
 
+    def question_vectors(self, encoder: int = 0) -> np.ndarray:
+        """Return the vectors of the shown questions under one encoder, (shown_questions, d), not necessarily of unit
+        length.
+        """
+        return self._array(f"questions.{encoder}.npy")
+
     @cached_property
     def _is_tall(self) -> bool:
         width, height = np.ptp(self._array("coordinates.0.npy"), axis=0)
@@ -101,23 +107,35 @@ class Map:
 
         Raises Missing if the encoder's index was deleted, and Refused if it was rebuilt since the map was made.
         """
+        vectors, similarity = self._index_vectors(encoder)
+        query, ordinal = self._vector(point, vectors, encoder)
+        if ordinal is None:
+            return nearest_rows(query, vectors, min(k, len(vectors)), similarity)
+        excluded = np.array([ordinal])
+        return nearest_rows(query, vectors, min(k, len(vectors) - 1), similarity, excluded_rows=excluded)
+
+    def nearest_among(self, point: int, ordinals: np.ndarray, encoder: int = 0) -> Neighbours:
+        """Return some passages in the order of their nearness to a point, in the original space, as `neighbours`.
+        ordinals: (m,) int, at least one. Raises as `neighbours`.
+        """
+        vectors, similarity = self._index_vectors(encoder)
+        query, _ = self._vector(point, vectors, encoder)
+        found = nearest_rows(query, np.asarray(vectors[ordinals]), len(ordinals), similarity)
+        return Neighbours(ordinals[found.rows], found.similarity)
+
+    def _index_vectors(self, encoder: int) -> tuple[np.ndarray, Similarity]:
         each = self.manifest["encoders"][encoder]
         if each["name"] in self.outdated_indexes():
             raise Refused(f"the index {each['name']!r} has changed since this map was made; make the map again")
         vectors = open_array(self.study.path("indexes", each["name"]) / "embeddings.npy", "index the passages again")
-        similarity: Similarity = "l2" if each["distance"] == "euclidean" else "cosine"
+        return vectors, "l2" if each["distance"] == "euclidean" else "cosine"
+
+    def _vector(self, point: int, vectors: np.ndarray, encoder: int) -> tuple[np.ndarray, int | None]:
+        """Return a point's vector, (1, d), and of a passage its ordinal."""
         if point < self.shown_questions:
-            return nearest_rows(
-                self._array(f"questions.{encoder}.npy")[point : point + 1], vectors, min(k, len(vectors)), similarity
-            )
+            return self.question_vectors(encoder)[point : point + 1], None
         ordinal = int(self.ordinals[point - self.shown_questions])
-        return nearest_rows(
-            vectors[ordinal : ordinal + 1],
-            vectors,
-            min(k, len(vectors) - 1),
-            similarity,
-            excluded_rows=np.array([ordinal]),
-        )
+        return vectors[ordinal : ordinal + 1], ordinal
 
     def _array(self, name: str) -> np.ndarray:
         path = self.folder / name

@@ -11,13 +11,14 @@ import streamlit as st
 
 from blindspot.analysis.neighbours import Neighbours
 from blindspot.app import study as opened_study
+from blindspot.app.components.map.figure import hover_text
 from blindspot.backend.core.study import Study
 from blindspot.backend.maps.point_values import PointFacts, facts_of_points
 from blindspot.backend.maps.selection import PASSAGE, QUESTION
 from blindspot.backend.maps.stored import Map
 from blindspot.db.question_table import ids_of
 
-START = 140  # characters of a passage to show on hover
+START = 80  # characters of a passage that lists and hovering show
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,11 @@ class MapPoints:
     ids: list[str]
     titles: list[str]
     starts: list[str]
+
+    @cached_property
+    def hovers(self) -> list[str]:
+        """What shows on hovering over each point."""
+        return [hover_text(title, start) for title, start in zip(self.titles, self.starts, strict=True)]
 
     @cached_property
     def number(self) -> dict[str, int]:

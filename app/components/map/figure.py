@@ -19,14 +19,23 @@ import streamlit as st
 
 from blindspot.backend.evaluation.chart_colours import BLUE, GOLD, GREEN, PINK, VERMILION
 from blindspot.backend.evaluation.chart_colours import COLOURS as CHARTS
-from blindspot.backend.maps.colours import BOTH, FOUND, MISSED, NEITHER, ONLY_FIRST, ONLY_SECOND, quiet_categories
+from blindspot.backend.maps.colours import (
+    BOTH,
+    FOUND,
+    MISSED,
+    NEITHER,
+    ONLY_FIRST,
+    ONLY_SECOND,
+    POSITIVE,
+    quiet_categories,
+)
 from blindspot.backend.maps.point_values import categories
 from blindspot.backend.maps.stored import Map
+from blindspot.backend.text.number_words import quantity
 
 SELECTABLE = 20_000
 RING = "#ea3a9c"  # 3.8 to 1 on white, 4.8 to 1 on the dark page
 FADED, FAINT = 0.3, 0.12  # opacity of the points that fade, and of those of a map with many questions, which overlap
-EDGE = 0.3  # share of the map at either side where a name grows inwards, so that a narrow window shows all of it
 PARTS = 12  # the map's extent is cut into so many parts, across and down, of which a name looks for the fullest
 OTHERS = "other"
 PLACE = "place"  # the annotations that `link.js` keeps apart
@@ -52,16 +61,16 @@ FIXED = {
     MISSED: (VERMILION, "x"),
     BOTH: (GREY, "circle-open"),
     NEITHER: (DARK_GREY, "x"),
-    ONLY_SECOND: (GREEN, "triangle-up"),
+    ONLY_SECOND: (BLUE, "triangle-up"),
     ONLY_FIRST: (VERMILION, "triangle-down"),
     "gold": (GOLD, "star"),
-    "positive": (GREEN, "square"),
+    POSITIVE: (GREEN, "square"),
     "negative": (VERMILION, "x"),
     "related": (PINK, "triangle-up"),
     "open": (PURPLE, "hexagon"),
     "question": (PINK, "circle"),
 }
-LAYERS = (BOTH, NEITHER, (FOUND, MISSED), (ONLY_SECOND, ONLY_FIRST))
+LAYERS = (POSITIVE, BOTH, NEITHER, (FOUND, MISSED), (ONLY_SECOND, ONLY_FIRST))
 """Hits and misses as they are drawn: what differs between two runs above the others, and two of a layer in TURNS, so that
 neither hides the other where points are dense.
 """
@@ -122,8 +131,8 @@ def held_figure(
     """Return `map_figure` with names of places, cached as long as its contents stay the same.
 
     Args:
-        parts: titles, starts, ids and `labelled` of `map_figure`.
-        names: the most important first; `link.js` hides those that would lie over an earlier one.
+        parts: hovers, ids and `labelled` of `map_figure`.
+        names: the most important first, each at the place it names; `link.js` moves them beside it.
     """
     version = hash((*values, *(parts[-1](name) for name in dict.fromkeys(values)), names))
     return _cached_figure(map, values, (*parts, names), map.folder, map.manifest["made"], view, marks, version)
@@ -140,26 +149,22 @@ def _cached_figure(
     marks: Marks,
     cache_version: int,
 ) -> Any:
-    titles, starts, ids, labelled, names = _parts
-    made = map_figure(_map, titles, starts, ids, _categories, view, marks, labelled)
+    hovers, ids, labelled, names = _parts
+    made = map_figure(_map, hovers, ids, _categories, view, marks, labelled)
     for name in names:
         words = escape(shorten(name.words, LONGEST_NAME, placeholder=" …"), quote=False)
         text = f"<b>{words}</b> {name.counts}".strip()
-        low, high = made.layout.xaxis.range
-        across = (name.x - low) / ((high - low) or 1.0)
-        side = "left" if across < EDGE else "right" if across > 1 - EDGE else "center"
-        place = {"x": name.x, "y": name.y, "xanchor": side, "yshift": 16}
-        made.add_annotation(text=text, showarrow=False, font={"size": 13}, name=PLACE, **place)
+        made.add_annotation(text=text, x=name.x, y=name.y, showarrow=False, font={"size": 13}, name=PLACE)
     if _map.shown_questions:
         corner = {"xref": "paper", "yref": "paper", "x": 0, "y": 0, "xanchor": "left", "yanchor": "bottom"}
-        made.add_annotation(text="Large: questions; small: passages", showarrow=False, font={"size": 12}, **corner)
+        drawn = f"{quantity(_map.shown_questions, 'question')} (large) among {quantity(len(_map.ordinals), 'passage')}"
+        made.add_annotation(text=drawn, showarrow=False, font={"size": 12}, **corner)
     return made
 
 
 def map_figure(
     map: Map,
-    titles: Sequence[str],
-    starts: Sequence[str],
+    hovers: Sequence[str],
     ids: Sequence[str],
     values: Sequence[str],
     view: int = 0,
@@ -168,7 +173,7 @@ def map_figure(
 ) -> Any:
     """The map as a plotly figure.
 
-    titles, starts, ids: one entry for each point. values: the category of each point. view: index of the encoder that
+    hovers, ids: one entry for each point; `hover_text` makes the first. values: the category of each point. view: index of the encoder that
     places the points. label_of_value: returns the name of a category.
     """
     from plotly.graph_objects import Figure
@@ -186,8 +191,9 @@ def map_figure(
         colour, shape = colours.get(name, (GREY, "circle"))
         less = 2 * (name in quiet or name in (BOTH, NEITHER))
         size = question_size - less if question else passage_size
+        size -= name == MISSED and size == SMALL_QUESTION  # a cross looks larger than a dot
         style = PointStyle(label_of_value(name), question, colour, shape, size)
-        texts = [_hover(titles[i], starts[i], label_of_value(values[i])) for i in shown[rows].tolist()]
+        texts = [hovers[i] for i in shown[rows].tolist()]
         if not any(trace.get("legendgroup") == style.name for trace in traces):
             traces.append(_legend_entry(style))
         traces.append(_trace(places[shown[rows]], [ids[i] for i in shown[rows]], texts, style))
@@ -276,7 +282,7 @@ def _trace(coordinates: np.ndarray, ids: list[str], texts: list[str], style: Poi
         "y": coordinates[:, 1],
         "customdata": ids,
         "text": texts,
-        "hovertemplate": "%{text}<extra></extra>",
+        "hovertemplate": f"%{{text}}<br><i>{escape(style.name, quote=False)}</i><extra></extra>",
         "name": escape(style.name, quote=False),
         "showlegend": False,
         "legendgroup": style.name,
@@ -336,12 +342,11 @@ def _density(coordinates: np.ndarray, cells: int = 160) -> dict[str, Any]:
     }
 
 
-def _hover(title: str, text_start: str, category: str) -> str:
-    """Return the hover text. Data is escaped, because Plotly interprets some tags in hover texts."""
+def hover_text(title: str, text_start: str) -> str:
+    """Return what shows on hovering. Data is escaped, because Plotly interprets some tags in hover texts."""
     head = "<br>".join(escape(line, quote=False) for line in textwrap.wrap(title, _LINE)[:2]) or "(no title)"
-    lines = textwrap.wrap(text_start, _LINE)[:3]
-    body = "<br>".join(escape(line, quote=False) for line in lines)
-    return f"<b>{head}</b><br>{body}<br><i>{escape(category, quote=False)}</i>"
+    start = shorten(text_start, _LINE, placeholder=" …")
+    return f"<b>{head}</b><br>{escape(start, quote=False)}"
 
 
 def _lay_out(plot: Any, map: Map) -> None:

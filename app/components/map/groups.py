@@ -16,21 +16,19 @@ from blindspot.app.components.map.data import MapPoints, first_hits, known_of
 from blindspot.app.components.map.figure import PlaceName, fullest_place
 from blindspot.app.components.map.parts import address, point_list
 from blindspot.app.components.map.selection import actions
-from blindspot.app.components.marks import few, percentage
-from blindspot.app.markup import Html, div, link, row, show, table_head, tag
+from blindspot.app.markup import Html, div, join, link, row, show, table_head, tag
 from blindspot.app.markup import table as table_of
-from blindspot.backend.core.result_table import percent, signed_number
+from blindspot.backend.core.result_table import percent, with_minus_sign
 from blindspot.backend.evaluation.question_facts import OTHER
 from blindspot.backend.maps.colours import NO_RELATION
 from blindspot.backend.maps.point_values import success_of
-from blindspot.backend.maps.question_groups import QuestionGroup, are_by_relation, question_groups
+from blindspot.backend.maps.question_groups import QuestionGroup, are_by_relation, closeness, question_groups
 from blindspot.backend.maps.selection import QUESTION
 from blindspot.backend.maps.stored import Map
 from blindspot.backend.text.number_words import quantity
 from blindspot.db.records import Question
 
-GROUPS_SHOWN = 12
-"""In the list, and named on the map where there is room."""
+GROUPS_SHOWN = 12  # in the list, where the others fold away, and named on the map where there is room
 
 
 def groups_of_map(map: Map, runs: Sequence[str], k: int) -> list[QuestionGroup]:
@@ -93,7 +91,8 @@ def most_missed_sentence(map: Map, group: QuestionGroup, run: str, other: str | 
     which = questions_phrase(map, group)
     if other is None:
         return f"{run} misses the most beyond its average among the questions {which}: {asked}."
-    return f"{run} falls furthest behind {other} on the questions {which}: it misses {asked}, {_also_missed(group, run, other)}."
+    of = f"By number, {run} falls furthest behind {other} on the questions {which}"
+    return f"{of}: it misses {asked}, {_also_missed(group, run, other)}."
 
 
 def missed_sentence(map: Map, group: QuestionGroup, run: str, other: str | None) -> str:
@@ -103,7 +102,7 @@ def missed_sentence(map: Map, group: QuestionGroup, run: str, other: str | None)
     return f"{said}{missed_count(group.hits[run]) or 'none'}{also}."
 
 
-class Change(NamedTuple):
+class NetChange(NamedTuple):
     """How many of a group's questions only the second of two runs finds, and only the first."""
 
     gained: int
@@ -114,13 +113,13 @@ class Change(NamedTuple):
         return self.gained - self.lost
 
 
-def change_of(map: Map, group: QuestionGroup, run: str, other: str, k: int) -> Change:
+def change_of(map: Map, group: QuestionGroup, run: str, other: str, k: int) -> NetChange:
     """Return what changes from `run` to `other` among the questions of a group on which both are measured."""
     questions = known_of(map).questions
     first, second = first_hits(map.study, run), first_hits(map.study, other)
     both = [id for number in group.numbers if (id := questions[number].id) in first and id in second]
     hits = [(0 < first[id] <= k, 0 < second[id] <= k) for id in both]
-    return Change(hits.count((False, True)), hits.count((True, False)))
+    return NetChange(hits.count((False, True)), hits.count((True, False)))
 
 
 def most_changed(map: Map, groups: Sequence[QuestionGroup], run: str, other: str, k: int) -> list[QuestionGroup]:
@@ -139,15 +138,35 @@ def change_sentence(map: Map, groups: Sequence[QuestionGroup], run: str, other: 
     said = []
     for group, verb in ((best, "gains"), (worst, "loses")):
         if group is not None and (net[group.id] > 0) == (verb == "gains") and net[group.id]:
-            counts = " → ".join(f"{missed_count(group.hits[name]):,}" for name in (run, other))
-            said.append(f"{verb} the most in “{group.name}” ({counts} of {group.hits[run].n:,} missed)")
+            said.append(f"{verb} the most in “{group.name}” ({_missed_of_two(group, run, other)} missed)")
     return f"On net it {' and '.join(said)}." if said else ""
 
 
 def _also_missed(group: QuestionGroup, run: str, other: str) -> str:
+    missed = _missed_of(group, run, other)
+    return f"{other} {'none' if missed == '0' else missed}"
+
+
+def _missed_of(group: QuestionGroup, run: str, other: str) -> str:
+    """Return how many questions of a group another run misses; of how many, where it is measured on others than `run`."""
     hits = group.hits[other]
     of = "" if hits.n == group.hits[run].n else f" of {hits.n:,}"
-    return f"{other} {missed_count(hits) or 'none'}{of}"
+    return f"{missed_count(hits):,}{of}"
+
+
+def closeness_sentence(map: Map, group: QuestionGroup, view: int) -> str:
+    """Return how close the questions of a group and their positives lie in the original space of an encoder."""
+    found = closeness(map, known_of(map), group, view)
+    if found is None:
+        return ""
+    questions = (
+        f"the mean cosine of two of these questions is {found.questions:.2f}, with other questions {found.others:.2f}"
+    )
+    if found.positives is None:
+        return f"In the original space {questions}."
+    said = f"In the original space {questions}; of two of their positives {found.positives:.2f}"
+    is_apart = found.positives < found.others < found.questions
+    return f"{said}. The questions lie together, their positives apart." if is_apart else f"{said}."
 
 
 def missed_questions(map: Map, numbers: Sequence[int], run: str, k: int) -> list[Question]:
@@ -181,44 +200,37 @@ def names_on_map(
     names = []
     for group in groups[:GROUPS_SHOWN]:
         questions, passages = _places(map, group)
-        counts = [] if run is None else [f"{missed_count(group.hits[each]):,}" for each in (run, other) if each]
-        of = "" if run is None else f" of {group.hits[run].n:,}"
+        counts = ""
+        if run is not None:
+            missed = f"{missed_count(group.hits[run]):,} of {group.hits[run].n:,}"
+            counts = f"{missed if other is None else _missed_of_two(group, run, other)} missed"
         if rows := questions or passages:
-            names.append(PlaceName(group.name, *fullest_place(places[rows], places), " → ".join(counts) + of))
+            names.append(PlaceName(group.name, *fullest_place(places[rows], places), counts))
     return tuple(names)
 
 
 def list_of_misses(map: Map, ordered: Sequence[QuestionGroup], run: str, other: str | None, k: int) -> Html:
-    """List the first groups of `most_missed`, each with a link that opens it, the share that `run` misses, and that
-    another run misses.
+    """List the groups of `most_missed`, each with a link that opens it, how many questions `run` misses, how many another
+    run misses (without one, the share), and how many more `run` misses.
     """
     if not ordered:
         return Html("")
-    lines = [
-        row(
-            f"{missed_count(group.hits[run]):,} of {group.hits[run].n:,}",
-            *(
-                tag("td", percentage(missed_share(group.hits[name])), cls=few_class(group.hits[run]))
-                for name in (run, other)
-                if name is not None
-            ),
-            head=link(group.name, _opens(map, group)),
-        )
-        for group in ordered[:GROUPS_SHOWN]
-    ]
-    heads = ["missed", "%", *([] if other is None else [f"{other}, %"])]
+    lines = []
+    for group in ordered:
+        hits, more = group.hits[run], excess(map, group, run, other, k)
+        reference = f"{100 * (missed_share(hits).value or 0.0):.1f}" if other is None else _missed_of(group, run, other)
+        more_words = f"{with_minus_sign(more, 0, '+')}"
+        head = link(group.name, _opens(map, group))
+        lines.append(row(f"{missed_count(hits):,} of {hits.n:,}", reference, more_words, head=head))
     title = f"Where {run} falls behind {other}" if other else f"Where {run} misses more than its average"
-    beyond = other or "it would at its average"
-    unit = map.study.settings.unit
-    pale = few(unit) + ("; questions of the same fact count once" if unit == "fact" else "")
-    note = f"Missed in the top {k}. In the order of how many more questions {run} misses than {beyond}. Pale: {pale}."
+    in_all = f"In the top {k}. More: than at the average of {run}."
     if other is not None:
-        all_missed = missed_share(hits_of_map(map, other, k))
-        note = f"{other}, the best other run, misses {percent(all_missed.value)}% of all questions. {note}"
+        share = percent(missed_share(hits_of_map(map, other, k)).value)
+        in_all = f"In the top {k}; {other}, the best other run, misses {share}% in all."
     return div(
         tag("h2", title),
-        table_of(table_head(_grouped_by(map), *heads), lines, "figures clusters"),
-        tag("p", note, cls="convention"),
+        _folded(map, lines, ("missed", other or "%", "more")),
+        tag("p", in_all, cls="convention"),
         cls="panel misses",
     )
 
@@ -230,13 +242,13 @@ def list_of_changes(
     difference.
     """
     lines = []
-    for group in changed[:GROUPS_SHOWN]:
+    for group in changed:
         change = change_of(map, group, run, other, k)
         lines.append(
             row(
                 f"{change.gained:,}",
                 f"{change.lost:,}",
-                f"{signed_number(change.net, 0)} of {group.hits[run].n:,}",
+                _missed_of_two(group, run, other),
                 head=link(group.name, _opens(map, group)),
             )
         )
@@ -245,7 +257,7 @@ def list_of_changes(
     heads = ("fixed", "broken") if is_training else (f"only {other} finds", f"only {run} finds")
     return div(
         tag("h2", f"What changes from {run} to {other}"),
-        table_of(table_head(_grouped_by(map), *heads, "net"), lines, "figures clusters"),
+        _folded(map, lines, (*heads, "missed")),
         tag(
             "p",
             f"Questions found in the top {k}. The largest net changes, gains or losses, come first.",
@@ -253,6 +265,22 @@ def list_of_changes(
         ),
         cls="panel misses",
     )
+
+
+def _folded(map: Map, lines: Sequence[Html], heads: Sequence[str]) -> Html:
+    """The table of the first groups, and a fold with the table of the others."""
+    head = table_head(_grouped_by(map), *heads)
+    first = table_of(head, lines[:GROUPS_SHOWN], "figures clusters")
+    if not (rest := lines[GROUPS_SHOWN:]):
+        return first
+    words = f"{len(rest)} more {_grouped_by(map)}s"
+    return join(first, tag("details", tag("summary", words), table_of(head, rest, "figures clusters"), cls="fold"))
+
+
+def _missed_of_two(group: QuestionGroup, run: str, other: str) -> str:
+    """Return how many questions of a group two runs miss, such as "16 → 7 of 52"."""
+    counts = " → ".join(f"{missed_count(group.hits[name]):,}" for name in (run, other))
+    return f"{counts} of {group.hits[run].n:,}"
 
 
 def _grouped_by(map: Map) -> str:

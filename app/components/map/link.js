@@ -72,31 +72,44 @@ function fit(plot) {
   Plotly.update(plot, { "marker.size": sizes }, { "legend.font.size": 11, "xaxis.domain": [0, 1], "yaxis.domain": [0, 1] });
 }
 
-const LINE = 17, GAP = 3, SHIFTS = [0, 2 * LINE, -LINE, 3 * LINE, -2 * LINE], ON_PHONES = 4;
+const GAP = 3, ON_PHONES = 4, NEAR = 12;
+const DISTANCES = [16, 28, 42, 58, 76, 96];
+const SIDES = [[0, -1], [0, 1], [1, -0.6], [-1, -0.6], [1, 0.6], [-1, 0.6], [1, 0], [-1, 0]];
 
-// Names are in the order of their importance. One that would lie over an earlier one moves below or above, with a line to its place,
-// else is hidden.
+// Each name, in the order of their importance, stands beside its place, where it covers the fewest questions and lies over no earlier
+// name, with a line to its place; it is hidden where there is no room.
 function separate(plot) {
   const taken = [], leaders = [], { xaxis, yaxis } = plot._fullLayout;
   const frame = plot.getBoundingClientRect();
   const most = window.innerWidth > NARROW ? Infinity : ON_PHONES;
+  const pixel = ([x, y]) => [xaxis._offset + xaxis.d2p(x), yaxis._offset + yaxis.d2p(y)];
+  const questions = [...state.places].filter(([id]) => id.startsWith("q:")).map(([, place]) => pixel(place));
   for (const name of plot.querySelectorAll(".annotation")) {
     name.dataset.placed = "yes";
     const { x, y, name: kind } = plot._fullLayout.annotations[name.dataset.index];
     if (kind !== "place") continue;
     name.style.transform = "";
-    const box = name.getBoundingClientRect();
-    const isFree = (shift) => taken.every((other) => (
-      box.right + GAP < other.left || box.left > other.right + GAP || box.bottom + shift < other.top || box.top + shift > other.bottom
-    ));
-    const fits = taken.length < most && box.left >= frame.left && box.right <= frame.right;
-    const shift = fits ? SHIFTS.find(isFree) : undefined;
-    name.style.visibility = shift === undefined ? "hidden" : "visible";
-    if (shift === undefined) continue;
-    name.style.transform = `translateY(${shift}px)`;
-    taken.push({ left: box.left, right: box.right, top: box.top + shift, bottom: box.bottom + shift });
-    const from = [xaxis._offset + xaxis.d2p(x), yaxis._offset + yaxis.d2p(y)];
-    if (shift) leaders.push({ from, to: [from[0], (shift > 0 ? box.top + 3 : box.bottom - 3) + shift - frame.top] });
+    const { width, height, left, top } = name.getBoundingClientRect(), place = pixel([x, y]);
+    const isIn = place[0] >= 0 && place[0] <= frame.width && place[1] >= yaxis._offset && place[1] <= yaxis._offset + yaxis._length;
+    let best = null;
+    for (const distance of isIn && taken.length < most ? DISTANCES : []) {
+      for (const [across, down] of SIDES) {
+        const middle = [place[0] + across * (width / 2 + distance * 0.7), place[1] + down * distance];
+        const box = { left: middle[0] - width / 2, right: middle[0] + width / 2, top: middle[1] - height / 2, bottom: middle[1] + height / 2 };
+        if (box.left < 0 || box.right > frame.width || box.top < yaxis._offset - NEAR || box.bottom > frame.height) continue;
+        if (taken.some((other) => box.right + GAP > other.left && box.left < other.right + GAP && box.bottom > other.top && box.top < other.bottom)) continue;
+        const covered = questions.filter(([px, py]) => px > box.left && px < box.right && py > box.top && py < box.bottom).length;
+        const cost = covered + distance / 12;
+        if (!best || cost < best.cost) best = { cost, box };
+      }
+    }
+    name.style.visibility = best ? "visible" : "hidden";
+    if (!best) continue;
+    const { box } = best;
+    name.style.transform = `translate(${box.left - (left - frame.left)}px, ${box.top - (top - frame.top)}px)`;
+    taken.push(box);
+    const end = [Math.min(Math.max(place[0], box.left), box.right), Math.min(Math.max(place[1], box.top), box.bottom)];
+    if (Math.hypot(end[0] - place[0], end[1] - place[1]) > NEAR) leaders.push({ from: place, to: end });
   }
   state.leaders = leaders;
 }

@@ -8,17 +8,14 @@ from typing import Any, Literal
 from blindspot.analysis.accuracy import Estimate
 from blindspot.app import url
 from blindspot.app.components.compare_tables import scrolling
-from blindspot.app.components.map.data import MapPoints, neighbours_of
+from blindspot.app.components.map.data import MapPoints
 from blindspot.app.components.marks import notice, relation_label
 from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.backend.core.result_table import with_minus_sign
-from blindspot.backend.maps.selection import PASSAGE, QUESTION
 from blindspot.backend.maps.spreads import ALL
 from blindspot.backend.maps.stored import Map
 from blindspot.backend.text.number_words import quantity
-from blindspot.db.errors import BlindspotError
 
-NEIGHBOURS = 10
 FEW = 30
 TRUST = (
     "Trustworthiness (Venna and Kaski 2001): 1 if all neighbours on the map are neighbours in the original space, "
@@ -198,82 +195,6 @@ def spread_table(map: Map) -> Html:
     )
 
 
-def opened_point(map: Map, points: MapPoints, number: int, encoder_view: int) -> Html:
-    """A question or passage with its nearest neighbours in the original space."""
-    id, where = points.ids[number], {ordinal: place for place, ordinal in enumerate(map.ordinals.tolist())}
-    if id.startswith(QUESTION):
-        question = map.study.questions.get(id[2:])
-        body = join(
-            tag(
-                "p", "Lines on the map: solid to its positives, dotted to the first hits of the run.", cls="convention"
-            ),
-            tag("p", f"Answers: {', '.join(question.answers) or 'none known'}"),
-            tag(
-                "p",
-                link(
-                    "Open the question",
-                    url.href(url.QUESTION, {"question": question.id, "a": url.value("a"), "b": url.value("b")}),
-                ),
-            ),
-        )
-        kind = relation_label(question.relation)
-    else:
-        passage = map.study.corpus.passage(int(map.ordinals[number - map.shown_questions]))
-        body, kind = tag("p", passage.text, cls="passage-text"), f"passage {passage.id}"
-    head = div(
-        tag("h2", points.titles[number] or "(no title)"),
-        link("Close", address(map, point=None), cls="quiet"),
-        cls="list-head",
-    )
-    return div(
-        head,
-        tag("p", kind, cls="convention"),
-        body,
-        _neighbours(map, number, encoder_view, where),
-        cls="panel map-point",
-    )
-
-
-def _neighbours(map: Map, number: int, encoder_view: int, points_by_row: dict[int, int]) -> Html:
-    try:
-        neighbours = neighbours_of(map, number, NEIGHBOURS, encoder_view)
-    except BlindspotError as error:
-        return notice(str(error), kind="warning")
-    lines = []
-    for passage, ordinal, value in zip(
-        map.study.corpus.passages(neighbours.rows[0].tolist()),
-        neighbours.rows[0].tolist(),
-        neighbours.similarity[0].tolist(),
-    ):
-        title = passage.title or "(no title)"
-        shown = (
-            link(title, address(map, point=PASSAGE + passage.id))
-            if ordinal in points_by_row
-            else span(title, title="not on this map")
-        )
-        lines.append(
-            tag(
-                "li",
-                span(f"{abs(value):.3f}", cls="soft number"),
-                shown,
-                span(f" {passage.text[:70]}…", cls="soft"),
-                "" if ordinal in points_by_row else span(" · not on this map", cls="soft"),
-            )
-        )
-    encoder = map.manifest["encoders"][encoder_view]
-    measure = "cosine" if encoder["distance"] == "cosine" else "Euclidean distance"
-    return div(
-        tag("h3", "Nearest neighbours"),
-        tag(
-            "p",
-            f"In the original space of {encoder['name']} ({measure}), over "
-            f"{quantity(len(map.study.corpus), 'passage')}; neighbours on the map may differ.",
-            cls="convention",
-        ),
-        tag("ol", *lines, cls="map-list"),
-    )
-
-
 def point_list(map: Map, points: MapPoints, selected_ids: Sequence[str], pages: int, page_size: int = 15) -> Html:
     """The selected points, from the first page up to and including page `pages`, with `page_size` points each."""
     shown = [points.number[id] for id in selected_ids[: pages * page_size] if id in points.number]
@@ -285,7 +206,7 @@ def point_list(map: Map, points: MapPoints, selected_ids: Sequence[str], pages: 
                 cls=f"kind {'q' if number < map.shown_questions else 'p'}",
             ),
             link(points.titles[number] or "(no title)", address(map, point=points.ids[number])),
-            span(f" {points.starts[number][:80]}", cls="soft"),
+            span(f" {points.starts[number]}", cls="soft"),
         )
         for number in shown
     ]

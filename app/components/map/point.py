@@ -1,0 +1,157 @@
+"""An open point of the map: a question with its ranks and positives, or a passage, and its nearest neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from blindspot.analysis.neighbours import Neighbours
+from blindspot.app import url
+from blindspot.app.components.map.data import MapPoints, first_hits, known_of, neighbours_of
+from blindspot.app.components.map.link import Lines
+from blindspot.app.components.map.parts import address
+from blindspot.app.components.marks import notice, relation_label
+from blindspot.app.markup import Html, div, join, link, span, tag
+from blindspot.backend.maps.selection import PASSAGE
+from blindspot.backend.maps.stored import Map
+from blindspot.backend.text.number_words import quantity
+from blindspot.db.errors import BlindspotError
+
+NEIGHBOURS = 10
+LINES = 10  # to the first hits of the open question, at most
+
+
+class OpenPoint(NamedTuple):
+    """The point whose id is in the address, by its number on the map. runs: those whose ranks are shown, the first with
+    lines to its hits. view: index of the encoder that places the points.
+    """
+
+    map: Map
+    points: MapPoints
+    number: int
+    runs: Sequence[str]
+    k: int
+    view: int
+
+    @property
+    def is_question(self) -> bool:
+        return self.number < self.map.shown_questions
+
+    @property
+    def title(self) -> str:
+        return self.points.titles[self.number] or "(no title)"
+
+    @property
+    def positives(self) -> np.ndarray:
+        """The ordinals of a question's positives on the map; none for a passage. (m,) int64."""
+        places = known_of(self.map).positives[self.number] if self.is_question else []
+        return np.asarray(self.map.ordinals)[places]
+
+    def ranks(self) -> dict[int, int]:
+        """Return the rank of each hit of the first run by its ordinal; none for a passage, or a run without the question."""
+        if not self.is_question or not self.runs:
+            return {}
+        run = self.map.study.run(self.runs[0])
+        row = run.row(known_of(self.map).questions[self.number].id)
+        found = [] if row is None else np.asarray(run.hits.ordinals[row]).tolist()
+        return {ordinal: rank for rank, ordinal in enumerate(found, 1)}
+
+
+def first_ranks_sentence(opened: OpenPoint) -> str:
+    """Return the rank of the first relevant passage of a question in each run that can be measured on it; "" if in none."""
+    said, study = [], opened.map.study
+    for run in opened.runs:
+        rank = first_hits(study, run).get(known_of(opened.map).questions[opened.number].id)
+        if rank is not None:
+            depth = study.run(run).hits.ordinals.shape[1]
+            said.append(f"rank {rank:,} of {run}" if rank else f"not in the first {depth:,} of {run}")
+    return f"First relevant passage: {', '.join(said)}" if said else ""
+
+
+def lines_of(opened: OpenPoint) -> Lines:
+    """Return the lines from a question to its positives and to the first hits of the run, or from a passage to the questions
+    whose positive it is.
+    """
+    map, ids = opened.map, opened.points.ids
+    if not opened.is_question:
+        asked_by = known_of(map).questions_by_passage.get(opened.number - map.shown_questions, ())
+        return Lines(tuple(ids[each] for each in asked_by if each < map.shown_questions))
+    where = _places(map)
+    hits = [where[ordinal] for ordinal in list(opened.ranks())[: min(opened.k, LINES)] if ordinal in where]
+    positives = known_of(map).positives[opened.number]
+    return Lines(*(tuple(ids[map.shown_questions + place] for place in places) for places in (positives, hits)))
+
+
+def _places(map: Map) -> dict[int, int]:
+    return {ordinal: place for place, ordinal in enumerate(map.ordinals.tolist())}
+
+
+def point_panel(opened: OpenPoint) -> Html:
+    """A question with its answers and positives, or a passage with its text; then its nearest neighbours."""
+    map = opened.map
+    if opened.is_question:
+        question = known_of(map).questions[opened.number]
+        pair = dict(zip("ab", opened.runs))
+        kind = relation_label(question.relation)
+        body = join(
+            tag("p", f"Answers: {', '.join(question.answers) or 'none known'}"),
+            tag(
+                "p", link("Open the question", url.href(url.QUESTION, {"question": question.id, **pair, "k": opened.k}))
+            )
+            if len(opened.runs) < 2
+            else "",  # otherwise it is the next step
+        )
+    else:
+        passage = map.study.corpus.passage(int(map.ordinals[opened.number - map.shown_questions]))
+        body, kind = tag("p", passage.text, cls="passage-text"), f"passage {passage.id}"
+    return div(
+        div(tag("h2", opened.title), link("Close", address(map, point=None), cls="quiet"), cls="list-head"),
+        tag("p", kind, cls="convention"),
+        body,
+        _near_passages(opened),
+        cls="panel map-point",
+    )
+
+
+def _near_passages(opened: OpenPoint) -> Html:
+    """A question's positives, and the nearest passages of all, with their similarities in the original space."""
+    map, positives, ranks = opened.map, opened.positives, opened.ranks()
+    try:
+        nearest = neighbours_of(map, opened.number, NEIGHBOURS, opened.view)
+        own = map.nearest_among(opened.number, positives, opened.view) if len(positives) else None
+    except BlindspotError as error:
+        return notice(str(error), kind="warning")
+    encoder = map.manifest["encoders"][opened.view]
+    measure = "cosine" if encoder["distance"] == "cosine" else "Euclidean distance"
+    of = f", rank of {opened.runs[0]}" if ranks else ""
+    how = f"{measure.capitalize()} in the original space of {encoder['name']}{of}; neighbours on the map may differ."
+    lists = []
+    if own is not None:
+        lists += [tag("h3", "Its positives (solid lines)"), _passage_list(opened, own, ranks, frozenset())]
+    among = f"Nearest of {quantity(len(map.study.corpus), 'passage')}" + (" (dotted lines: the run's)" if ranks else "")
+    lists += [tag("h3", among), _passage_list(opened, nearest, ranks, frozenset(positives.tolist()))]
+    return div(*lists, tag("p", how, cls="convention"))
+
+
+def _passage_list(opened: OpenPoint, near: Neighbours, ranks: Mapping[int, int], positives: frozenset[int]) -> Html:
+    """Passages with their similarity and rank, and a mark on those that are positives."""
+    where, lines = _places(opened.map), []
+    ordinals = near.rows[0].tolist()
+    for passage, ordinal, value in zip(
+        opened.map.study.corpus.passages(ordinals), ordinals, near.similarity[0].tolist(), strict=True
+    ):
+        title, is_here = passage.title or "(no title)", ordinal in where
+        lines.append(
+            tag(
+                "li",
+                span(f"{abs(value):.3f}", cls="soft number"),
+                span(f"rank {ranks[ordinal]:,} " if ordinal in ranks else "", cls="soft"),
+                link(title, address(opened.map, point=PASSAGE + passage.id)) if is_here else title,
+                span(" positive", cls="positive") if ordinal in positives else "",
+                span(f" {passage.text[:70]}…", cls="soft"),
+                "" if is_here else span(" · not on this map", cls="soft"),
+            )
+        )
+    return tag("ol", *lines, cls="map-list")
