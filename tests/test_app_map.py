@@ -155,7 +155,10 @@ def test_the_title_counts_the_misses_that_the_picture_shows(study):
 def test_the_map_names_the_groups_of_its_questions_where_these_are_densest(study):
     opened = open_map(study, "one")
     found = groups.groups_of_map(opened, ["tiny-dev"], 5)
-    places, most = np.asarray(opened.coordinates(0)), groups.most_missed(opened, found, "tiny-dev", None, 5)
+    places, most = (
+        np.asarray(opened.coordinates(0)),
+        groups.most_missed(found, "tiny-dev", None, groups.hits_of_map(opened, "tiny-dev", 5)),
+    )
     names = groups.names_on_map(opened, most, 0, "tiny-dev")
     assert [name.words for name in names] == [group.name for group in most]
     assert {name.words for name in names} <= {"place of birth", "place of death", "position played on team"}
@@ -195,7 +198,7 @@ def test_the_clusters_have_names_where_the_colours_show_clusters(study):
 def test_the_groups_that_a_run_misses_most_beyond_its_average_come_first(study):
     opened = open_map(study, "one")
     found = groups.groups_of_map(opened, ["tiny-dev"], 5)
-    most = groups.most_missed(opened, found, "tiny-dev", None, 5)
+    most = groups.most_missed(found, "tiny-dev", None, groups.hits_of_map(opened, "tiny-dev", 5))
     assert groups.best_other(opened, ["tiny-dev"], "tiny-dev", None, 5) is None
     first = measure(study, "tiny-dev")
     missed = {
@@ -208,7 +211,9 @@ def test_the_groups_that_a_run_misses_most_beyond_its_average_come_first(study):
         own = [missed[facts_of_points(opened).questions[number].id] for number in group.numbers]
         beyond[group.id] = sum(own) - len(own) * average
         assert groups.missed_count(group.hits["tiny-dev"]) == sum(own)
-        assert groups.excess(opened, group, "tiny-dev", None, 5) == pytest.approx(beyond[group.id])
+        assert groups.excess(group, "tiny-dev", None, groups.hits_of_map(opened, "tiny-dev", 5)) == pytest.approx(
+            beyond[group.id]
+        )
     assert [group.id for group in most] == sorted(beyond, key=lambda id: -beyond[id])
     page = Page(study.folder, "map", map="one")
     listed, _ = re.findall('<table class="figures clusters">.*?</table>', page.html, re.DOTALL)
@@ -216,10 +221,17 @@ def test_the_groups_that_a_run_misses_most_beyond_its_average_come_first(study):
     for group in most:
         count, n = groups.missed_count(group.hits["tiny-dev"]), group.hits["tiny-dev"].n
         more = with_minus_sign(beyond[group.id], 0, "+")
-        assert f"{group.name} {count} of {n} {100 * count / n:.1f} {more}" in page.text
-    assert (
-        f"tiny-dev misses the most beyond its average among the questions of the relation “{most[0].name}”" in page.text
-    )
+        points = with_minus_sign(100 * beyond[group.id] / n, 0, "+")
+        assert f"{group.name} {count} of {n} {100 * count / n:.1f} {more} {points}" in page.text
+    worst = f"questions of the relation “{most[0].name}” ({groups.missed_count(most[0].hits['tiny-dev'])} of"
+    assert f"misses the most beyond its average in {worst}" in page.text
+    for order, of in (("missed", lambda group: groups.missed_count(group.hits["tiny-dev"])), ("points", None)):
+        ordered = Page(study.folder, "map", map="one", order=order).html
+        listed = re.search('<table class="figures clusters">.*?</table>', ordered, re.DOTALL).group()
+        of = of or (lambda group: beyond[group.id] / len(group.numbers))
+        assert re.findall(r'<th scope="row"><a[^>]*>(.*?)</a>', listed) == [
+            group.name for group in sorted(most, key=lambda group: -of(group))
+        ]
 
 
 def test_groups_are_ordered_by_how_far_a_run_falls_behind_another(study, monkeypatch):
@@ -229,15 +241,24 @@ def test_groups_are_ordered_by_how_far_a_run_falls_behind_another(study, monkeyp
     firsts = [{question.id: rank[question.relation][place] for question in questions} for place in (0, 1)]
     monkeypatch.setattr(groups, "first_hits", lambda _, run: firsts[run == "other"])
     found = groups.groups_of_map(opened, ["run", "other"], 5)
-    assert {group.id: groups.excess(opened, group, "run", "other", 5) for group in found} == {
+    assert {group.id: groups.excess(group, "run", "other", group.hits["run"]) for group in found} == {
         "P19": 0,
         "P20": 5,
         "P413": -3,
     }
-    assert [group.id for group in groups.most_missed(opened, found, "run", "other", 5)] == ["P20"]
-    (worst,) = groups.most_missed(opened, found, "run", "other", 5)
-    assert groups.most_missed_sentence(opened, worst, "run", "other") == (
-        "By number, run falls furthest behind other on the questions of the relation “place of death”: it misses 5 of 5, other none."
+    assert [group.id for group in groups.most_missed(found, "run", "other", found[0].hits["run"])] == ["P20"]
+    assert groups.most_missed_sentence(opened, found, "run", "other", found[0].hits["run"]) == (
+        "run falls furthest behind other, by number, in questions of the relation “place of death” (5 of 5 missed; other none)."
+    )
+    large = replace(
+        found[0], hits={"run": replace(found[0].hits["run"], value=0.5, n=32), "other": found[0].hits["other"]}
+    )
+    assert groups.most_missed_sentence(opened, [large, *found[1:]], "run", "other", large.hits["run"]) == (
+        "run falls furthest behind other in questions of the relation “place of birth” (16 of 32 missed; other none), "
+        "by number and by share."
+    ), "the others have too few questions for a share"
+    assert groups.most_missed_sentence(opened, found, "other", "run", found[0].hits["run"]) == (
+        "other falls furthest behind run, by number, in questions of the relation “position played on team” (3 of 3 missed; run none)."
     )
 
 
@@ -342,12 +363,14 @@ def test_one_map_shows_what_two_runs_find_of_the_same_questions(study, tmp_path)
         "one run until two are chosen"
     )
     page = Page(both.folder, "map", map="two", against="other-dev")
-    assert page.part("<h1.*?</h1>") == [
-        f"other-dev finds {len(other - tiny)} of the {40 - len(tiny)} questions that tiny-dev misses in the top 5"
-    ]
+    title = f"other-dev misses {40 - len(other)} of 40 questions in the top 5, tiny-dev {40 - len(tiny)}"
+    assert page.part("<h1.*?</h1>") == [title]
     gained = 100 * (len(other) - len(tiny)) / 40
-    assert f"It misses {len(tiny - other)} that tiny-dev finds" in page.text
-    assert f"Success@5: {signed_number(gained)} points (95%: " in page.text
+    assert (
+        f"It finds {len(other - tiny)} that tiny-dev misses and misses {len(tiny - other)} that tiny-dev finds"
+        in page.text
+    )
+    assert f"{signed_number(gained)} points of Success@5 (95%: " in page.text
     listed = re.search('<table class="figures clusters">.*?</table>', page.html, re.DOTALL).group()
     assert re.findall(r'<th scope="col"[^>]*>(.*?)</th>', listed)[1:] == ["fixed", "broken", "missed"]
     relations = {"place of birth": "P19", "place of death": "P20", "position played on team": "P413"}
@@ -358,7 +381,7 @@ def test_one_map_shows_what_two_runs_find_of_the_same_questions(study, tmp_path)
         own = {id for id, relation in relation_of.items() if relation == relations[name]}
         assert (int(gained_there), int(lost_there)) == (len(own & other - tiny), len(own & tiny - other))
     spec = page.app.get("plotly_chart")[0].proto.spec
-    assert "fixed: only other-dev finds" in spec and "still missed" in spec and " → " in spec
+    assert "fixed" in spec and "still missed" in spec and " → " in spec
     words, address = page.next_step()
     broken, fixed = len(tiny - other), len(other - tiny)
     count, finder, cell = (broken, "tiny-dev", "only_a") if broken else (fixed, "other-dev", "only_b")
@@ -374,7 +397,7 @@ def test_one_map_shows_what_two_runs_find_of_the_same_questions(study, tmp_path)
     step = Page(both.folder, "map", map="two", point="q:P19.dev.0").next_step()
     assert step == ("Next: open this question", "question?question=P19.dev.0&a=tiny-dev&b=other-dev&k=5")
     alone = Page(both.folder, "map", map="two").app.get("plotly_chart")[0].proto.spec
-    assert "fixed" not in alone
+    assert "fixed" not in alone and "missed; other-dev finds it" in alone and "missed by other-dev too" in alone
 
 
 @pytest.mark.parametrize("by", ["kind", "relation", "bucket", "hit", "label", "cluster"])
@@ -402,15 +425,16 @@ def test_a_colour_registered_elsewhere_is_offered_and_drawn(study, monkeypatch):
 
 def test_a_point_opens_with_its_true_neighbours(study):
     page = Page(study.folder, "map", map="one", point="p:p0")
-    assert "Nearest of 61 passages" in page.text
+    assert "Nearest of all 61 passages" in page.text
     assert "First relevant passage" not in page.text and "Its positives" not in page.text
     assert len(page.part(r"<li><span class=\"soft number\">.*?</li>")) == 10
     question = Page(study.folder, "map", map="one", point="q:P19.dev.0")
     assert "Where was Arve Aurset0 born?" in question.text and "Answers: Oslo" in question.text
     first = measure(study, "tiny-dev")
     rank = first.first_ranks[[each.id for each in first.questions].index("P19.dev.0")]
-    said = f"rank {rank} of tiny-dev" if rank else "not in the first 20 of tiny-dev"
-    assert question.part("<h1.*?</h1>") == [f"First relevant passage: {said}"]
+    said = f"rank {rank} in" if rank else "not in the first 20 of"
+    assert f"First relevant passage: {said} tiny-dev" in question.text
+    assert question.part("<h1.*?</h1>") == ["Where was Arve Aurset0 born?"]
     own, nearest = re.findall('<ol class="map-list">.*?</ol>', question.html, re.DOTALL)
     assert own.count("<li>") == 1 and nearest.count("<li>") == 10 and f">{people()[0].title}<" in own
     assert "question?question=P19.dev.0&a=tiny-dev&k=5" in question.links()

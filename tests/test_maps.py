@@ -10,7 +10,16 @@ from blindspot.analysis.projection import projection_quality
 from blindspot.backend.core import jobs
 from blindspot.backend.core.manifest import read_manifest, write_manifest
 from blindspot.backend.core.settings import add_encoder
-from blindspot.backend.maps.colours import FOUND, MISSED, NO_QUESTION, NO_RELATION, POSITIVE, colour_values
+from blindspot.backend.maps.colours import (
+    FOUND,
+    MISSED,
+    NEITHER,
+    NO_QUESTION,
+    NO_RELATION,
+    POSITIVE,
+    colour_values,
+    misses_of_two,
+)
 from blindspot.backend.maps.edits import clusters_of, merge, note, redo, rename, split, undo
 from blindspot.backend.maps.making import make, make_map, run_watched
 from blindspot.backend.maps.point_values import categories, cluster_rows, facts_of_points
@@ -255,6 +264,12 @@ def test_hit_or_miss_is_of_questions_and_passages_are_positives_or_not(study, wh
     assert set(colour_values(whole, what, "hit", state)) == {"not in this run", POSITIVE, NO_QUESTION}
 
 
+def test_misses_are_told_apart_by_what_another_run_misses_too():
+    run = [FOUND, FOUND, MISSED, MISSED, POSITIVE, MISSED]
+    other = [FOUND, MISSED, FOUND, MISSED, POSITIVE, "not in this run"]
+    assert misses_of_two(run, other) == [FOUND, FOUND, MISSED, NEITHER, POSITIVE, MISSED]
+
+
 def test_clusters_are_counted_with_their_questions(study, whole):
     what, state = facts_of_points(whole), clusters_of(whole)
     first = {question.id: 1 if i % 2 else 0 for i, question in enumerate(what.questions)}
@@ -312,13 +327,16 @@ def test_closeness_is_that_of_the_vectors_of_the_original_space(whole):
     assert found.questions == pytest.approx(
         np.mean([cosines[i, j] for i in range(4) for j in range(4) if i != j]), abs=1e-5
     )
-    assert found.others == pytest.approx(cosines[:4, 4:].mean(), abs=1e-5)
+    assert found.other_questions == pytest.approx(cosines[:4, 4:].mean(), abs=1e-5)
     assert found.positives is None, "the map has no such relation"
     births_of = next(group for group in question_groups(facts, {}, k=1) if group.id == "P19")
     row = next(row for row in whole.spread if row["group"] == "P19")
-    assert closeness(whole, facts, births_of, 0).positives == row["similarity"]["value"]
-    (everything,) = question_groups(plain, {}, k=1)
-    assert closeness(whole, plain, everything, 0) is None, "nothing outside"
+    everything = next(row for row in whole.spread if row["group"] == "all")
+    both = closeness(whole, facts, births_of, 0)
+    assert both.positives == row["similarity"]["value"] and both.all_positives == everything["similarity"]["value"]
+    assert both.is_of_questions == (both.questions - both.other_questions > both.positives - both.all_positives)
+    (only,) = question_groups(plain, {}, k=1)
+    assert closeness(whole, plain, only, 0) is None, "nothing outside"
 
 
 def test_edits_are_kept_in_order_and_undone_one_by_one(edited):

@@ -4,11 +4,15 @@ batches.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import streamlit as st
 
+from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.flips import FlipTable, flip_table
 from blindspot.app import hidden_questions, url, who
 from blindspot.app import study as opened_study
@@ -25,7 +29,7 @@ from blindspot.app.components.parts import parts_panel
 from blindspot.app.components.path_bar import lead_to
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
-from blindspot.app.markup import div, join, link, show, tag
+from blindspot.app.markup import div, link, show, tag
 from blindspot.backend.core.result_table import signed_number, stated_interval
 from blindspot.backend.evaluation.comparison import PairedFigures, figures_at
 from blindspot.backend.evaluation.saved_selections import saved_selection
@@ -34,19 +38,22 @@ from blindspot.backend.maps.cluster_names import cluster_names
 from blindspot.backend.maps.colours import (
     BOTH,
     MAP_COLOURS,
+    MISSED,
     NEITHER,
     ONLY_FIRST,
     ONLY_SECOND,
+    POSITIVE,
     SEVERAL,
     MapColour,
     colour_values,
     hits_of_two,
+    misses_of_two,
 )
 from blindspot.backend.maps.edits import Clusters, clusters_of
 from blindspot.backend.maps.point_values import questions_of_cluster
 from blindspot.backend.maps.question_groups import QuestionGroup, are_by_relation
 from blindspot.backend.maps.stored import Map, maps_of
-from blindspot.backend.text.number_words import noun_form, quantity
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.upkeep.study_path import NextStep
 from blindspot.db.question_table import rows_of
 
@@ -158,7 +165,8 @@ class Colouring(NamedTuple):
         return self.run if self.colour.name == "hit" else None
 
 
-class Shown(NamedTuple):
+@dataclass(frozen=True)
+class Shown:
     """What the page shows of a map.
 
     Attributes:
@@ -174,18 +182,18 @@ class Shown(NamedTuple):
     view: int
     runs: list[str]
 
-    @property
+    @cached_property
     def cluster(self) -> int | None:
         """The open cluster."""
         number = url.number("cluster", 0, 0) - 1
         return number if number in self.clusters.ids else None
 
-    @property
+    @cached_property
     def group(self) -> QuestionGroup | None:
         """The open group."""
         return next((group for group in self.groups if group.id == url.value("group")), None)
 
-    @property
+    @cached_property
     def point(self) -> OpenPoint | None:
         """The open point."""
         known, id = points(self.map), url.value("point")
@@ -194,19 +202,28 @@ class Shown(NamedTuple):
             return None
         return OpenPoint(self.map, known, known.number[id], runs, self.colouring.k, self.view)
 
-    @property
+    @cached_property
     def reference(self) -> str | None:
         """The run that the misses are compared with: the chosen one, else the best of the others."""
         _, run, other, k = self.colouring
         return None if run is None else groups.best_other(self.map, self.runs, run, other, k)
 
-    @property
+    @cached_property
+    def average(self) -> Estimate:
+        """The run's hits over all questions of the map."""
+        _, run, _, k = self.colouring
+        assert run is not None
+        return groups.hits_of_map(self.map, run, k)
+
+    @cached_property
     def most_missed(self) -> list[QuestionGroup]:
         """The groups in which the run falls furthest behind the reference, else behind its own average."""
-        _, run, _, k = self.colouring
-        return [] if run is None else groups.most_missed(self.map, self.groups, run, self.reference, k)
+        run = self.colouring.run
+        if run is None:
+            return []
+        return groups.most_missed(self.groups, run, self.reference, self.average)
 
-    @property
+    @cached_property
     def listed(self) -> list[QuestionGroup]:
         """The groups in the order in which the page lists and names them: by what changes from one run to the second in
         the picture, else as in `most_missed`.
@@ -216,13 +233,15 @@ class Shown(NamedTuple):
             return groups.most_changed(self.map, self.groups, run, other, k)
         return self.most_missed
 
-    @property
+    @cached_property
     def worst(self) -> QuestionGroup | None:
-        """The first of `most_missed`, if the run falls behind at all there."""
-        _, run, _, k = self.colouring
-        if run is None or not (most := self.most_missed):
+        """The group in which the run falls furthest behind, if it falls behind at all."""
+        run = self.colouring.run
+        if run is None or not self.groups:
             return None
-        return most[0] if groups.excess(self.map, most[0], run, self.reference, k) > 0 else None
+        more = {group.id: groups.excess(group, run, self.reference, self.average) for group in self.groups}
+        most = max(self.groups, key=lambda group: more[group.id])
+        return most if more[most.id] > 0 else None
 
 
 def _next_step(shown: Shown) -> NextStep | None:
@@ -276,23 +295,21 @@ def _answer(shown: Shown) -> None:
         show(tag("h1", words))
         return
     if shown.point is not None and shown.point.is_question and (ranks := first_ranks_sentence(shown.point)):
-        show(tag("h1", unbroken(ranks, shown.runs)), tag("p", shown.point.title))
+        show(tag("h1", shown.point.title), tag("p", unbroken(ranks, shown.runs)))
         return
-    in_all = _missed_in_all(map, run, k)
+    in_all = _missed_in_all(shown.average, run, k)
     if shown.group is not None:
         title = tag("h1", unbroken(groups.missed_sentence(map, shown.group, run, shown.reference), shown.runs))
-        close = groups.closeness_sentence(map, shown.group, shown.view)
-        show(title, tag("p", close or (f"{in_all}." if other is None else "")))
+        show(title, tag("p", f"{in_all}.") if other is None else "")
     elif other is None:
-        worst = "" if shown.worst is None else groups.most_missed_sentence(map, shown.worst, run, shown.reference)
-        show(tag("h1", unbroken(in_all, [run])), tag("p", worst))
+        worst = groups.most_missed_sentence(map, shown.groups, run, shown.reference, shown.average)
+        show(tag("h1", unbroken(in_all, [run])), tag("p", unbroken(worst, shown.runs)))
     if other is not None:
         _answer_of_two(shown, run, other, is_title=shown.group is None)
 
 
-def _missed_in_all(map: Map, run: str, k: int) -> str:
+def _missed_in_all(hits: Estimate, run: str, k: int) -> str:
     """Return how many of the map's questions a run misses."""
-    hits = groups.hits_of_map(map, run, k)
     said = f"{run} misses {groups.missed_count(hits):,} of {quantity(hits.n, 'question')} in the top {k}"
     if hits.low is None:
         return said
@@ -309,20 +326,28 @@ def _answer_of_two(shown: Shown, run: str, other: str, is_title: bool) -> None:
     map, k = shown.map, shown.colouring.k
     figures, cells = _compared(map, run, other, k)
     pair = {"a": run, "b": other, "k": k}
+    found = link(f"{cells.only_b:,} that {run} misses", url.href(url.COMPARE, {**pair, "cell": "only_b"}))
     lost = link(f"{cells.only_a:,} that {run} finds", url.href(url.COMPARE, {**pair, "cell": "only_a"}))
-    found = link(f"{cells.only_b:,}", url.href(url.COMPARE, {**pair, "cell": "only_b"}))
-    names = [run, other]
-    of_missed = f" of the {cells.only_b + cells.neither:,} questions that {run} misses in the top {k}"
+    names, total = [run, other], cells.n
+    title = f"{other} misses {cells.only_a + cells.neither:,} of {quantity(total, 'question')} in the top {k}, {run} "
+    title += f"{cells.only_b + cells.neither:,}"
     difference = figures.difference.estimate
     points = ""
     if difference.low is not None:
         value, low, high = (-each for each in difference.percent)
-        points = f"Success@{k}: {signed_number(value)} points {stated_interval(high, low, '+')}. "
-    where = groups.change_sentence(map, shown.groups, run, other, k) if is_title else ""
-    title = join(unbroken(f"{other} finds ", names), found, unbroken(of_missed, names))
+        points = f": {signed_number(value)} points of Success@{k} {stated_interval(high, low, '+')}"
+    where = groups.change_sentence(map, shown.groups, run, other, k) if is_title else f"{title}."
     show(
-        tag("h1", title) if is_title else "",
-        tag("p", *(() if is_title else (title, ". ")), "It misses ", lost, ". ", points, where),
+        tag("h1", unbroken(title, names)) if is_title else "",
+        tag(
+            "p",
+            "It finds " if is_title else f"{other} finds ",
+            found,
+            " and misses ",
+            lost,
+            f"{points}. ",
+            unbroken(where, names),
+        ),
     )
 
 
@@ -392,10 +417,13 @@ def _picture(shown: Shown) -> None:
 
 
 def _marks(shown: Shown, points: MapPoints, saved_ids: tuple[str, ...] | None) -> Marks:
-    """Return what stands out: the open group; the open cluster and the saved selection; else, where the colours show
+    """Return what stands out: the open question and what its lines lead to; the open cluster and the saved selection; the
+    open group; else, where the colours show
     hits and misses, the questions. The browser marks the open point itself.
     """
     map = shown.map
+    if shown.point is not None and shown.point.is_question:
+        return Marks(strong=frozenset((points.ids[shown.point.number], *itertools.chain(*lines_of(shown.point)))))
     marked = set(saved_ids or ()).intersection(points.number)
     if shown.cluster is not None:
         marked.update(points.ids[map.shown_questions + place] for place in shown.clusters.members(shown.cluster))
@@ -422,7 +450,7 @@ def _selection_panel(shown: Shown, points: MapPoints, saved_ids: tuple[str, ...]
     if shown.cluster is not None:
         clusters.opened_cluster(map, points, shown.clusters, shown.cluster, run, reference, k)
     elif shown.group is not None:
-        groups.opened_group(map, points, shown.group, run, reference, k)
+        groups.opened_group(map, points, shown.group, run, reference, k, shown.view)
     elif saved_ids is not None:
         on_map = [id for id in saved_ids if id in points.number]
         if len(on_map) < len(saved_ids):
@@ -434,7 +462,7 @@ def _selection_panel(shown: Shown, points: MapPoints, saved_ids: tuple[str, ...]
         if run is not None:
             other, k = shown.colouring.other, shown.colouring.k
             if other is None:
-                show(groups.list_of_misses(map, shown.listed, run, reference, k))
+                show(groups.list_of_misses(map, shown.listed, run, reference, k, shown.average))
             else:
                 show(groups.list_of_changes(map, shown.listed, run, other, k, _is_training(map, run, other)))
         selection.hint()
@@ -454,6 +482,11 @@ def _plot(shown: Shown, points: MapPoints, marks: Marks) -> None:
     elif run is not None and other is not None:
         values = hits_of_two(values, values_of(other))
         names = _names_of_cells(map, run, other)
+    elif shown.colouring.run_of_misses is not None and (reference := shown.reference) is not None:
+        values = misses_of_two(values, values_of(reference))
+        names = {MISSED: f"missed; {reference} finds it", NEITHER: f"missed by {reference} too"}
+
+    names = {POSITIVE: "positive, gold or judged", **names}
 
     def labelled(name: str) -> str:
         is_relation = colour.relations and name != SEVERAL and name.startswith("P")
@@ -475,7 +508,7 @@ def _plot(shown: Shown, points: MapPoints, marks: Marks) -> None:
     map_link(Lines() if shown.point is None else lines_of(shown.point))
     note = colour.note(run, k) if colour.note is not None and run else ""
     unit = map.study.settings.unit
-    note += f" Intervals are over {noun_form(2, unit)}." if note else ""
+    note += " 95% intervals, in which wordings of a fact count as one." if note and unit == "fact" else ""
     show(tag("p", f"{_projection(shown)}. {_about_names(shown) if named else ''}", note, cls="convention"))
 
 
@@ -505,7 +538,7 @@ def _names_of_cells(map: Map, run: str, other_run: str) -> dict[str, str]:
     """Return the legend's words for the questions that both, one or neither of two runs find: what a training mended
     and broke, if the runs are of the map's first and second encoder.
     """
-    words = ("still found", "broken: only {a} finds", "fixed: only {b} finds", "still missed")
+    words = ("still found", "broken", "fixed", "still missed")
     plain = ("both find", "only {a} finds", "only {b} finds", "neither finds")
     cells = (BOTH, ONLY_FIRST, ONLY_SECOND, NEITHER)
     return {

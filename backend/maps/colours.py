@@ -168,6 +168,11 @@ def hits_of_two(first_run: Sequence[str], second_run: Sequence[str]) -> list[str
     ]
 
 
+def misses_of_two(run: Sequence[str], reference: Sequence[str]) -> list[str]:
+    """Return the hits and misses of a run, where what a reference run misses too is NEITHER."""
+    return [NEITHER if pair == (MISSED, MISSED) else pair[0] for pair in zip(run, reference, strict=True)]
+
+
 def _hit_note(run: str, k: int) -> str:
     return f"A question is found if the top {k} of {run} contain a relevant passage."
 

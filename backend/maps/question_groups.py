@@ -14,6 +14,7 @@ from blindspot.analysis.spread import mean_cosine
 from blindspot.backend.evaluation.question_facts import question_word
 from blindspot.backend.maps.colours import NO_RELATION
 from blindspot.backend.maps.point_values import PointFacts, success_of
+from blindspot.backend.maps.spreads import ALL
 from blindspot.backend.maps.stored import Map
 
 
@@ -68,13 +69,22 @@ class Closeness:
 
     Attributes:
         questions: of two questions of a group.
-        others: of a question of the group and one of another group.
+        other_questions: of a question of the group and one of another group.
         positives: of two positives of the group's questions; None where the map has not measured it.
+        all_positives: of two positives of any questions of the map.
     """
 
     questions: float
-    others: float
+    other_questions: float
     positives: float | None
+    all_positives: float | None
+
+    @property
+    def is_of_questions(self) -> bool:
+        """Whether the questions lie closer together than their positives do, each compared with those of all groups."""
+        if self.positives is None or self.all_positives is None:
+            return False
+        return self.questions - self.other_questions > self.positives - self.all_positives
 
 
 def closeness(map: Map, point_facts: PointFacts, group: QuestionGroup, view: int) -> Closeness | None:
@@ -90,10 +100,13 @@ def closeness(map: Map, point_facts: PointFacts, group: QuestionGroup, view: int
         return None
     vectors = unit_vectors(np.asarray(map.question_vectors(view))).astype(np.float64)
     own, rest = vectors[inside], vectors[~inside]
-    row = next((row for row in map.spread if row["group"] == group.id), None) if are_by_relation(point_facts) else None
-    spread = None if row is None else row[("before", "after")[view]] if "before" in row else row
+    measured = {row["group"]: row[("before", "after")[view]] if "before" in row else row for row in map.spread}
+    of_group, of_all = (measured.get(name) for name in (group.id, ALL))
+    if not are_by_relation(point_facts) or of_group is None or of_all is None:
+        of_group = of_all = {"similarity": {"value": None}}
     return Closeness(
         mean_cosine(own),
         float(own.mean(axis=0) @ rest.mean(axis=0)),
-        None if spread is None else spread["similarity"]["value"],
+        of_group["similarity"]["value"],
+        of_all["similarity"]["value"],
     )

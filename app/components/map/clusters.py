@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 import streamlit as st
 
+from blindspot.analysis.buckets import FEW
 from blindspot.app import who
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.map.data import MapPoints, first_hits, known_of
 from blindspot.app.components.map.figure import PlaceName, fullest_place
-from blindspot.app.components.map.groups import few_class, missed_count, missed_list, missed_questions
+from blindspot.app.components.map.groups import missed_count, missed_list, missed_questions
 from blindspot.app.components.map.parts import address
 from blindspot.app.components.map.selection import acting_person, panel
 from blindspot.app.components.marks import INTERVAL, few, percentage
@@ -135,7 +136,7 @@ def _table(map: Map, rows: Sequence[ClusterRow], runs: Sequence[str], k: int, op
 
 def _run_class(cluster: ClusterRow, run: str, runs: Sequence[str]) -> str | None:
     """The class of a run's cell: pale for few questions, and hidden in a narrow window from the second run on."""
-    classes = (few_class(cluster.hits[run]) or "", "wide" if run in runs[1:] else "")
+    classes = ("few" if cluster.hits[run].n_units < FEW else "", "wide" if run in runs[1:] else "")
     return " ".join(filter(None, classes)) or None
 
 

@@ -70,9 +70,9 @@ FIXED = {
     "open": (PURPLE, "hexagon"),
     "question": (PINK, "circle"),
 }
-LAYERS = (POSITIVE, BOTH, NEITHER, (FOUND, MISSED), (ONLY_SECOND, ONLY_FIRST))
-"""Hits and misses as they are drawn: what differs between two runs above the others, and two of a layer in TURNS, so that
-neither hides the other where points are dense.
+LAYERS = (POSITIVE, BOTH, (FOUND, NEITHER, MISSED), (ONLY_SECOND, ONLY_FIRST))
+"""Hits and misses as they are drawn: what differs between two runs above the others, and those of a layer in TURNS, so that
+none hides the others where points are dense.
 """
 TURNS = 8
 MANY_QUESTIONS = 800
@@ -157,7 +157,7 @@ def _cached_figure(
         made.add_annotation(text=text, x=name.x, y=name.y, showarrow=False, font={"size": 13}, name=PLACE)
     if _map.shown_questions:
         corner = {"xref": "paper", "yref": "paper", "x": 0, "y": 0, "xanchor": "left", "yanchor": "bottom"}
-        drawn = f"{quantity(_map.shown_questions, 'question')} (large) among {quantity(len(_map.ordinals), 'passage')}"
+        drawn = f"{quantity(_map.shown_questions, 'question')} (large), {len(_map.ordinals):,} of {quantity(len(_map.study.corpus), 'passage')}"
         made.add_annotation(text=drawn, showarrow=False, font={"size": 12}, **corner)
     return made
 
@@ -191,7 +191,7 @@ def map_figure(
         colour, shape = colours.get(name, (GREY, "circle"))
         less = 2 * (name in quiet or name in (BOTH, NEITHER))
         size = question_size - less if question else passage_size
-        size -= name == MISSED and size == SMALL_QUESTION  # a cross looks larger than a dot
+        size -= shape == "x" and size == SMALL_QUESTION  # a cross looks larger than a dot
         style = PointStyle(label_of_value(name), question, colour, shape, size)
         texts = [hovers[i] for i in shown[rows].tolist()]
         if not any(trace.get("legendgroup") == style.name for trace in traces):

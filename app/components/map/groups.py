@@ -16,6 +16,7 @@ from blindspot.app.components.map.data import MapPoints, first_hits, known_of
 from blindspot.app.components.map.figure import PlaceName, fullest_place
 from blindspot.app.components.map.parts import address, point_list
 from blindspot.app.components.map.selection import actions
+from blindspot.app.components.marks import few
 from blindspot.app.markup import Html, div, join, link, row, show, table_head, tag
 from blindspot.app.markup import table as table_of
 from blindspot.backend.core.result_table import percent, with_minus_sign
@@ -28,7 +29,8 @@ from blindspot.backend.maps.stored import Map
 from blindspot.backend.text.number_words import quantity
 from blindspot.db.records import Question
 
-GROUPS_SHOWN = 12  # in the list, where the others fold away, and named on the map where there is room
+GROUPS_SHOWN = 12  # in the list; the others fold away
+NAMES_SHOWN = 16  # on the map, where there is room
 
 
 def groups_of_map(map: Map, runs: Sequence[str], k: int) -> list[QuestionGroup]:
@@ -53,19 +55,30 @@ def missed_share(hits: Estimate) -> Estimate:
     return replace(hits, value=value, low=low, high=high)
 
 
-def excess(map: Map, group: QuestionGroup, run: str, other: str | None, k: int) -> float:
+def excess(group: QuestionGroup, run: str, other: str | None, average: Estimate) -> float:
     """Return how many more questions of a group a run misses than if it missed the share that another run misses there;
-    without another, the share that it misses on the whole map.
+    without another, the share that it misses on the whole map. average: the run's hits over all questions.
     """
     hits = group.hits[run]
-    expected = hits_of_map(map, run, k) if other is None else group.hits[other]
+    expected = average if other is None else group.hits[other]
     return hits.n * ((expected.value or 0.0) - (hits.value or 0.0))
 
 
-def most_missed(map: Map, groups: Sequence[QuestionGroup], run: str, other: str | None, k: int) -> list[QuestionGroup]:
-    """Return the groups with questions that a run misses, those with the largest `excess` first."""
-    missing = [group for group in groups if missed_count(group.hits[run])]
-    return sorted(missing, key=lambda group: -excess(map, group, run, other, k))
+ORDERS = ("more", "missed", "points")
+"""Columns of the list by which it can be ordered, the largest first."""
+
+
+def most_missed(groups: Sequence[QuestionGroup], run: str, other: str | None, average: Estimate) -> list[QuestionGroup]:
+    """Return the groups with questions that a run misses, in the order that the address asks for: those with the largest
+    `excess` first, or with the most missed questions, or with the largest difference of the shares.
+    """
+    order = url.one_of("order", ORDERS, ORDERS[0])
+
+    def value(group: QuestionGroup) -> float:
+        more = excess(group, run, other, average)
+        return {"more": more, "missed": missed_count(group.hits[run]), "points": more / group.hits[run].n}[order]
+
+    return sorted((group for group in groups if missed_count(group.hits[run])), key=lambda group: -value(group))
 
 
 def best_other(map: Map, runs: Sequence[str], run: str, compared: str | None, k: int) -> str | None:
@@ -85,14 +98,28 @@ def questions_phrase(map: Map, group: QuestionGroup) -> str:
     return "without a question word" if group.id == OTHER else f"with the question word “{group.name}”"
 
 
-def most_missed_sentence(map: Map, group: QuestionGroup, run: str, other: str | None) -> str:
-    """Return how many questions a run misses of the group with the largest `excess`."""
-    asked = f"{missed_count(group.hits[run]):,} of {group.hits[run].n:,}"
-    which = questions_phrase(map, group)
-    if other is None:
-        return f"{run} misses the most beyond its average among the questions {which}: {asked}."
-    of = f"By number, {run} falls furthest behind {other} on the questions {which}"
-    return f"{of}: it misses {asked}, {_also_missed(group, run, other)}."
+def most_missed_sentence(
+    map: Map, groups: Sequence[QuestionGroup], run: str, other: str | None, average: Estimate
+) -> str:
+    """Return in which group a run falls furthest behind, by number of questions, and in which by share, among the groups
+    with FEW units or more; "" if it falls behind in none.
+    """
+    behind = [group for group in groups if excess(group, run, other, average) > 0]
+    if not behind:
+        return ""
+    most = max(behind, key=lambda group: excess(group, run, other, average))
+    large = [group for group in behind if group.hits[run].n_units >= FEW]
+    widest = max(large, key=lambda group: excess(group, run, other, average) / group.hits[run].n, default=None)
+
+    def told(group: QuestionGroup) -> str:
+        missed = f"{missed_count(group.hits[run]):,} of {group.hits[run].n:,} missed"
+        return f"{questions_phrase(map, group)} ({missed}{'' if other is None else f'; {_also_missed(group, run, other)}'})"
+
+    where = f"falls furthest behind {other}" if other else "misses the most beyond its average"
+    if most is widest:
+        return f"{run} {where} in questions {told(most)}, by number and by share."
+    share = "" if widest is None else f"; by share, in those {told(widest)}"
+    return f"{run} {where}, by number, in questions {told(most)}{share}."
 
 
 def missed_sentence(map: Map, group: QuestionGroup, run: str, other: str | None) -> str:
@@ -160,13 +187,14 @@ def closeness_sentence(map: Map, group: QuestionGroup, view: int) -> str:
     if found is None:
         return ""
     questions = (
-        f"the mean cosine of two of these questions is {found.questions:.2f}, with other questions {found.others:.2f}"
+        f"In the original space the mean cosine of two of these questions is {found.questions:.2f} "
+        f"(with other questions {found.other_questions:.2f})"
     )
-    if found.positives is None:
-        return f"In the original space {questions}."
-    said = f"In the original space {questions}; of two of their positives {found.positives:.2f}"
-    is_apart = found.positives < found.others < found.questions
-    return f"{said}. The questions lie together, their positives apart." if is_apart else f"{said}."
+    if found.positives is None or found.all_positives is None:
+        return f"{questions}."
+    positives = f"of two of their positives {found.positives:.2f} (of any two positives {found.all_positives:.2f})"
+    said = ": the questions lie closer together than what answers them." if found.is_of_questions else "."
+    return f"{questions}, {positives}{said}"
 
 
 def missed_questions(map: Map, numbers: Sequence[int], run: str, k: int) -> list[Question]:
@@ -198,7 +226,7 @@ def names_on_map(
     """
     places = np.asarray(map.coordinates(view))
     names = []
-    for group in groups[:GROUPS_SHOWN]:
+    for group in groups[:NAMES_SHOWN]:
         questions, passages = _places(map, group)
         counts = ""
         if run is not None:
@@ -209,7 +237,9 @@ def names_on_map(
     return tuple(names)
 
 
-def list_of_misses(map: Map, ordered: Sequence[QuestionGroup], run: str, other: str | None, k: int) -> Html:
+def list_of_misses(
+    map: Map, ordered: Sequence[QuestionGroup], run: str, other: str | None, k: int, average: Estimate
+) -> Html:
     """List the groups of `most_missed`, each with a link that opens it, how many questions `run` misses, how many another
     run misses (without one, the share), and how many more `run` misses.
     """
@@ -217,19 +247,22 @@ def list_of_misses(map: Map, ordered: Sequence[QuestionGroup], run: str, other: 
         return Html("")
     lines = []
     for group in ordered:
-        hits, more = group.hits[run], excess(map, group, run, other, k)
+        hits, more = group.hits[run], excess(group, run, other, average)
         reference = f"{100 * (missed_share(hits).value or 0.0):.1f}" if other is None else _missed_of(group, run, other)
-        more_words = f"{with_minus_sign(more, 0, '+')}"
         head = link(group.name, _opens(map, group))
-        lines.append(row(f"{missed_count(hits):,} of {hits.n:,}", reference, more_words, head=head))
+        points = with_minus_sign(100 * more / hits.n, 0, "+")
+        counts = (f"{missed_count(hits):,} of {hits.n:,}", reference, with_minus_sign(more, 0, "+"), points)
+        lines.append(row(*counts, head=head, cls="few" if hits.n_units < FEW else None))
     title = f"Where {run} falls behind {other}" if other else f"Where {run} misses more than its average"
-    in_all = f"In the top {k}. More: than at the average of {run}."
+    in_all = f"More: missed than at the average of {run}."
     if other is not None:
         share = percent(missed_share(hits_of_map(map, other, k)).value)
-        in_all = f"In the top {k}; {other}, the best other run, misses {share}% in all."
+        in_all = f"More: missed than by {other}, the best other run, which misses {share}% in all."
+    in_all += f" Points: the same in percentage points. Pale: {few(map.study.settings.unit)}."
+    heads = (_order(map, "missed"), other or "%", _order(map, "more"), _order(map, "points"))
     return div(
         tag("h2", title),
-        _folded(map, lines, ("missed", other or "%", "more")),
+        _folded(map, lines, heads),
         tag("p", in_all, cls="convention"),
         cls="panel misses",
     )
@@ -267,7 +300,14 @@ def list_of_changes(
     )
 
 
-def _folded(map: Map, lines: Sequence[Html], heads: Sequence[str]) -> Html:
+def _order(map: Map, order: str) -> Html:
+    """The heading of a column that orders the list."""
+    is_chosen = url.one_of("order", ORDERS, ORDERS[0]) == order
+    shown = f"{order} ▾" if is_chosen else link(order, address(map, order=order))
+    return tag("th", shown, scope="col", aria_sort="descending" if is_chosen else None)
+
+
+def _folded(map: Map, lines: Sequence[Html], heads: Sequence[str | Html]) -> Html:
     """The table of the first groups, and a fold with the table of the others."""
     head = table_head(_grouped_by(map), *heads)
     first = table_of(head, lines[:GROUPS_SHOWN], "figures clusters")
@@ -291,12 +331,9 @@ def _opens(map: Map, group: QuestionGroup) -> str:
     return address(map, group=group.id, cluster=None, point=None, selection=None, list=None)
 
 
-def few_class(hits: Estimate) -> str | None:
-    """The class of a figure: pale if it is from few units."""
-    return "few" if hits.n_units < FEW else None
-
-
-def opened_group(map: Map, points: MapPoints, group: QuestionGroup, run: str | None, other: str | None, k: int) -> None:
+def opened_group(
+    map: Map, points: MapPoints, group: QuestionGroup, run: str | None, other: str | None, k: int, view: int
+) -> None:
     """Show one group: the questions that `run` misses, its points and what can be done with them."""
     questions, passages = _places(map, group)
     ids = [points.ids[place] for place in questions or passages]
@@ -309,6 +346,7 @@ def opened_group(map: Map, points: MapPoints, group: QuestionGroup, run: str | N
         if run is not None:
             show(missed_list(missed, run, other, k))
         actions(map, ids, group.name, run, k)
+        show(tag("p", closeness_sentence(map, group, view), cls="convention"))
         if others:
             words = f"{'All' if run is None else 'The other'} {quantity(len(others), 'question' if questions else 'passage')}"
             listed = point_list(map, points, others, url.number("list", 1, 1, 500))

@@ -46,9 +46,15 @@ function draw() {
   const place = places.get(new URLSearchParams(location.search).get("point"));
   if (!place || !isInside(pixel(place))) return;
   const to = (ids) => (ids ?? []).map((id) => places.get(id)).filter(Boolean).map(pixel);
+  const ink = pen.strokeStyle;
   for (const end of to(state.lines.dotted)) stroke(pixel(place), end, 1, [2, 3]);
   for (const end of to(state.lines.solid)) stroke(pixel(place), end, 1.5, []);
   pen.globalAlpha = 1;
+  pen.font = "600 12px sans-serif";
+  to(state.lines.dotted).forEach(([x, y], place) => {
+    pen.fillStyle = ink;
+    pen.fillText(`${place + 1}`, x + 5, y + 4); // the rank of the hit
+  });
   pen.strokeStyle = RING;
   pen.lineWidth = 3;
   pen.setLineDash([]);
@@ -73,7 +79,7 @@ function fit(plot) {
 }
 
 const GAP = 3, ON_PHONES = 4, NEAR = 12;
-const DISTANCES = [16, 28, 42, 58, 76, 96];
+const DISTANCES = [16, 28, 42, 58, 76];
 const SIDES = [[0, -1], [0, 1], [1, -0.6], [-1, -0.6], [1, 0.6], [-1, 0.6], [1, 0], [-1, 0]];
 
 // Each name, in the order of their importance, stands beside its place, where it covers the fewest questions and lies over no earlier
@@ -99,7 +105,7 @@ function separate(plot) {
         if (box.left < 0 || box.right > frame.width || box.top < yaxis._offset - NEAR || box.bottom > frame.height) continue;
         if (taken.some((other) => box.right + GAP > other.left && box.left < other.right + GAP && box.bottom > other.top && box.top < other.bottom)) continue;
         const covered = questions.filter(([px, py]) => px > box.left && px < box.right && py > box.top && py < box.bottom).length;
-        const cost = covered + distance / 12;
+        const cost = covered + distance / 5; // one question covered is worth 5 pixels
         if (!best || cost < best.cost) best = { cost, box };
       }
     }

@@ -44,7 +44,7 @@ def address(map: Map, **changes: Any) -> str:
 
 def parameters(map: Map, **changes: Any) -> dict[str, Any]:
     """Return the parameters of `address`."""
-    kept = ("by", "run", "against", "k", "view", "group", "cluster", "point", "selection", "list")
+    kept = ("by", "run", "against", "k", "view", "order", "group", "cluster", "point", "selection", "list")
     return {"map": map.name, **{key: url.value(key) for key in kept}, **changes}
 
 

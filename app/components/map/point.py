@@ -66,8 +66,8 @@ def first_ranks_sentence(opened: OpenPoint) -> str:
         rank = first_hits(study, run).get(known_of(opened.map).questions[opened.number].id)
         if rank is not None:
             depth = study.run(run).hits.ordinals.shape[1]
-            said.append(f"rank {rank:,} of {run}" if rank else f"not in the first {depth:,} of {run}")
-    return f"First relevant passage: {', '.join(said)}" if said else ""
+            said.append(f"rank {rank:,} in {run}" if rank else f"not in the first {depth:,} of {run}")
+    return f"First relevant passage: {', '.join(said)}." if said else ""
 
 
 def lines_of(opened: OpenPoint) -> Lines:
@@ -128,16 +128,33 @@ def _near_passages(opened: OpenPoint) -> Html:
     of = f", rank of {opened.runs[0]}" if ranks else ""
     how = f"{measure.capitalize()} in the original space of {encoder['name']}{of}; neighbours on the map may differ."
     lists = []
+    hit = list(ranks)[: opened.k][-1:]
+    if own is not None and hit:
+        last = map.nearest_among(opened.number, np.array(hit), opened.view)
+        best, other = (abs(float(near.similarity[0][0])) for near in (own, last))
+        words = f"{measure.capitalize()} of the best positive {best:.3f}, of hit {ranks[hit[0]]:,} of {opened.runs[0]} {other:.3f}."
+        lists.append(tag("p", words))
     if own is not None:
-        lists += [tag("h3", "Its positives (solid lines)"), _passage_list(opened, own, ranks, frozenset())]
-    among = f"Nearest of {quantity(len(map.study.corpus), 'passage')}" + (" (dotted lines: the run's)" if ranks else "")
+        heading = tag("h3", f"Positives, gold or judged ({len(positives):,}; solid lines)")
+        lists += [heading, _passage_list(opened, own, ranks, frozenset())]
+    hits = f"; dotted lines: the first {min(opened.k, LINES)} of {opened.runs[0]}" if ranks else ""
+    among = f"Nearest of all {quantity(len(map.study.corpus), 'passage')}{hits}"
     lists += [tag("h3", among), _passage_list(opened, nearest, ranks, frozenset(positives.tolist()))]
     return div(*lists, tag("p", how, cls="convention"))
+
+
+def _around_answer(text: str, answers: Sequence[str]) -> str:
+    """Return some words of a text around the first answer that it holds letter by letter, else its first words."""
+    folded = text.casefold()
+    found = [start for answer in answers if (start := folded.find(answer.casefold())) >= 0] if answers else []
+    start = max(0, min(found, default=0) - 25)
+    return f"{'…' if start else ''}{text[start : start + 75].strip()}…"
 
 
 def _passage_list(opened: OpenPoint, near: Neighbours, ranks: Mapping[int, int], positives: frozenset[int]) -> Html:
     """Passages with their similarity and rank, and a mark on those that are positives."""
     where, lines = _places(opened.map), []
+    answers = known_of(opened.map).questions[opened.number].answers if opened.is_question else ()
     ordinals = near.rows[0].tolist()
     for passage, ordinal, value in zip(
         opened.map.study.corpus.passages(ordinals), ordinals, near.similarity[0].tolist(), strict=True
@@ -150,7 +167,7 @@ def _passage_list(opened: OpenPoint, near: Neighbours, ranks: Mapping[int, int],
                 span(f"rank {ranks[ordinal]:,} " if ordinal in ranks else "", cls="soft"),
                 link(title, address(opened.map, point=PASSAGE + passage.id)) if is_here else title,
                 span(" positive", cls="positive") if ordinal in positives else "",
-                span(f" {passage.text[:70]}…", cls="soft"),
+                span(f" {_around_answer(passage.text, answers)}", cls="soft"),
                 "" if is_here else span(" · not on this map", cls="soft"),
             )
         )
