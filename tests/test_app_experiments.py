@@ -10,7 +10,7 @@ from blindspot.analysis import published
 from blindspot.app.components.experiments import (
     _counted_words,
     _same_figure,
-    _stands_below_another,
+    _same_figure_and_verdict,
     finding,
     overview_sentence,
 )
@@ -181,8 +181,8 @@ def test_two_claims_with_one_figure_say_why():
     second = {"ahead": ["row", "m"], "behind": ["row", "BM25"]}
     cells = [{"row": "row", "column": "BM25", "value": 0.0}]
     assert "BM25 does not differ between the two." in _same_figure(second, first, cells)
-    assert _stands_below_another({**second, "word": "supported"}, [{**first, "word": "supported"}], cells)
-    assert not _stands_below_another({**second, "word": "supported"}, [{**first, "word": "inconclusive"}], cells)
+    assert _same_figure_and_verdict({**second, "word": "supported"}, {**first, "word": "supported"}, cells)
+    assert not _same_figure_and_verdict({**second, "word": "supported"}, {**first, "word": "inconclusive"}, cells)
     assert not _same_figure(second, first, [{**cells[0], "value": 0.1}]) and not _same_figure(first, second, cells)
 
 

@@ -248,7 +248,7 @@ def test_groups_are_ordered_by_how_far_a_run_falls_behind_another(study, monkeyp
     }
     assert [group.id for group in groups.most_missed(found, "run", "other", found[0].hits["run"])] == ["P20"]
     assert groups.most_missed_sentence(opened, found, "run", "other", found[0].hits["run"]) == (
-        "run falls furthest behind other, by number, in questions of the relation “place of death” (5 of 5 missed; other none)."
+        "run falls furthest behind other, by number, in questions of the relation “place of death” (5 of 5 missed; other none; only 5 facts)."
     )
     large = replace(
         found[0], hits={"run": replace(found[0].hits["run"], value=0.5, n=32), "other": found[0].hits["other"]}
@@ -258,7 +258,7 @@ def test_groups_are_ordered_by_how_far_a_run_falls_behind_another(study, monkeyp
         "by number and by share."
     ), "the others have too few questions for a share"
     assert groups.most_missed_sentence(opened, found, "other", "run", found[0].hits["run"]) == (
-        "other falls furthest behind run, by number, in questions of the relation “position played on team” (3 of 3 missed; run none)."
+        "other falls furthest behind run, by number, in questions of the relation “position played on team” (3 of 3 missed; run none; only 3 facts)."
     )
 
 

@@ -113,8 +113,10 @@ def test_next_leads_to_the_questions_of_what_the_heading_names(study):
     assert "Clearest: place of birth (P19), alpha +33.3 (95%: " in page.text
     assert "), uncorrected; not established after correction for 2 relations." in page.text
     words, address = page.next_step()
-    assert words == "Next: see it by frequency", "not to a relation that is not established"
-    assert address == "relations?runs=alpha%2Cbeta&k=5&view=frequency"
+    assert words == "Next: read the 2 questions that only alpha answers", (
+        "not those of a relation that is not established"
+    )
+    assert address == "question?a=alpha&b=beta&cell=only_a"
     assert "Read the 1 question on place of birth (P19) that only alpha answers" in page.text
     assert "question?a=alpha&b=beta&cell=only_a&relation=P19" in page.links()
     words, address = slices(study, slice="word:where and frequency>=20").next_step()

@@ -78,13 +78,13 @@ def overview(results: Sequence[Mapping[str, Any]]) -> Html:
     for result in newest_findings(results):
         tested = result["claims"]
         for number, claim in enumerate(tested):
-            if _stands_below_another(claim, tested[:number], result["cells"]):
+            if any(_same_figure_and_verdict(claim, earlier, result["cells"]) for earlier in tested[:number]):
                 continue
             about = [claim["about"]] if claim.get("about") else []
             about += [
-                f"“{each['says']}” has the same figure and verdict: {_same_figure(each, claim, result['cells'])}"
+                f"“{each['says']}” has the same figure and verdict: {reason}"
                 for each in tested[number + 1 :]
-                if _stands_below_another(each, [claim], result["cells"])
+                if (reason := _same_figure_and_verdict(each, claim, result["cells"]))
             ]
             source = _experiment_link(
                 result["experiment"], f"{result['paper']}, {result['source']}", title=result["asks"]
@@ -138,11 +138,11 @@ def _paper_words(claim: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     return f"above {scale * claim.get('by', 0.0):g}"
 
 
-def _stands_below_another(
-    claim: Mapping[str, Any], earlier_claims: Sequence[Mapping[str, Any]], cells: Sequence[Mapping[str, Any]]
-) -> bool:
-    """Return whether an earlier claim has the same figure for a reason, and the same verdict."""
-    return any(earlier["word"] == claim["word"] and _same_figure(claim, earlier, cells) for earlier in earlier_claims)
+def _same_figure_and_verdict(
+    claim: Mapping[str, Any], earlier: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]
+) -> str | None:
+    """Return why an earlier claim has the same figure, if it has and the verdict is the same too."""
+    return _same_figure(claim, earlier, cells) if earlier["word"] == claim["word"] else None
 
 
 def _why_same(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
@@ -26,12 +27,18 @@ PAGE = "relations"
 
 
 def order(table: RelationTable) -> list[str]:
-    """Return the relations, ordered by the difference of the first two runs, largest first; ordered by id for a single
-    run.
+    """Return the relations in the order of the evidence that the first of two runs is ahead: those with the least p value
+    for it first, those with the least p value against it last; ordered by id for a single run.
     """
     names = sorted((row.group for row in table.rows), key=relation_order)
+
+    def evidence(name: str) -> tuple[float, float]:
+        difference = table.differences[name].difference
+        value = difference.estimate.value or 0.0
+        return math.copysign(1 - difference.p, value), value
+
     if table.differences:
-        names.sort(key=lambda name: -(table.differences[name].difference.estimate.value or 0.0))
+        names.sort(key=evidence, reverse=True)
     return names
 
 

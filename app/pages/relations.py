@@ -24,7 +24,7 @@ from blindspot.app.components.marks import (
 from blindspot.app.components.next_questions import step_of_cells
 from blindspot.app.components.path_bar import lead_to
 from blindspot.app.components.plots import plot
-from blindspot.app.components.relations_tables import choices, page_address, page_parameters
+from blindspot.app.components.relations_tables import choices, page_address
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
 from blindspot.app.markup import Html, div, link, show, tag
@@ -112,7 +112,7 @@ def page() -> None:
         _frequency(opened, panel, names, k, curves)
     elif related:
         table = relation_table(panel, k, measure=measure)
-        lead_to(_step_of_relation(panel, table, chosen))
+        lead_to(_step_of_relation(table, chosen))
         with head:
             show(_title(relations_sentence(table, names), names), _clearest(table, names, chosen), *below)
         _relations(panel, table, names, k)
@@ -170,16 +170,14 @@ def _compare_address(names: list[str], k: int, **more: str) -> str:
     return url.href(url.COMPARE, shared) if len(names) > 1 else ""
 
 
-def _step_of_relation(panel: Panel, table: RelationTable, chosen: Selection | None) -> NextStep | None:
-    """Return the step to the questions of the relation that the heading names. If no relation is established, the step
-    leads to the view by frequency, or without frequencies to the questions of all relations.
+def _step_of_relation(table: RelationTable, chosen: Selection | None) -> NextStep | None:
+    """Return the step to the questions of the relation that the heading names; if no relation is established, to those
+    of all relations.
     """
     if chosen is None:
         return None
     if has_certain_relation(table):
         return _step_of_named_relation(table, chosen)
-    if (panel.frequency >= 0).any() or any(question.bucket is not None for question in panel.questions):
-        return NextStep("See it by frequency", url.RELATIONS, parameters=page_parameters(view="frequency"))
     return step_of_cells(table.whole.flips, chosen) if table.whole else None
 
 

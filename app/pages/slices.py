@@ -46,12 +46,10 @@ from blindspot.backend.evaluation.slice_report import SliceReport, method_note
 from blindspot.backend.evaluation.slice_words import in_words, merge_nested, sentence
 from blindspot.backend.evaluation.slices import Facts, by_results
 from blindspot.backend.text.number_words import noun_form, quantity
-from blindspot.backend.upkeep.study_path import NextStep
 from blindspot.db.errors import BlindspotError
 from blindspot.db.question_table import ids_of, rows_among, take
 
 PAGE, EMPTY = "slices", Html("")
-LONGEST_LABEL = 60
 """Characters of a label that names a slice in words; a longer one counts its questions only."""
 
 
@@ -262,10 +260,8 @@ def _finder(open_study, selection: Selection, facts: Facts, head: DeltaGenerator
             return
         with_nested = merge_nested(found, facts)
         first = with_nested[0][0]
-        counted = quantity(first.figures.n, "question")
-        words = f"See the {counted} {in_words(first.expression)}"
-        words = words if len(words) <= LONGEST_LABEL else f"See the {counted} of this slice"
-        lead_to(NextStep(words, PAGE, parameters=_parameters_of(selection, first.expression)))
+        there = replace(selection, slice=join_expressions([selection.slice, first.expression]))
+        lead_to(step_of_selection(open_study, facts.comparison, there, facts.mask(there.slice), " of this slice"))
         elsewhere = _elsewhere(facts, selection, with_nested)
         outside = elsewhere[first.expression].difference.estimate if first.expression in elsewhere else None
         names = selection.a, selection.b

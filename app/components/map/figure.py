@@ -157,7 +157,8 @@ def _cached_figure(
         made.add_annotation(text=text, x=name.x, y=name.y, showarrow=False, font={"size": 13}, name=PLACE)
     if _map.shown_questions:
         corner = {"xref": "paper", "yref": "paper", "x": 0, "y": 0, "xanchor": "left", "yanchor": "bottom"}
-        drawn = f"{quantity(_map.shown_questions, 'question')} (large), {len(_map.ordinals):,} of {quantity(len(_map.study.corpus), 'passage')}"
+        passages = quantity(len(_map.study.corpus), "passage")
+        drawn = f"{quantity(_map.shown_questions, 'question')} (large), {len(_map.ordinals):,} of {passages}"
         made.add_annotation(text=drawn, showarrow=False, font={"size": 12}, **corner)
     return made
 
@@ -173,8 +174,11 @@ def map_figure(
 ) -> Any:
     """The map as a plotly figure.
 
-    hovers, ids: one entry for each point; `hover_text` makes the first. values: the category of each point. view: index of the encoder that
-    places the points. label_of_value: returns the name of a category.
+    Args:
+        hovers, ids: one entry for each point; `hover_text` makes the first.
+        values: the category of each point.
+        view: index of the encoder that places the points.
+        label_of_value: returns the name of a category.
     """
     from plotly.graph_objects import Figure
 

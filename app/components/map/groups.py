@@ -113,7 +113,10 @@ def most_missed_sentence(
 
     def told(group: QuestionGroup) -> str:
         missed = f"{missed_count(group.hits[run]):,} of {group.hits[run].n:,} missed"
-        return f"{questions_phrase(map, group)} ({missed}{'' if other is None else f'; {_also_missed(group, run, other)}'})"
+        also = "" if other is None else f"; {_also_missed(group, run, other)}"
+        unit = map.study.settings.unit
+        small = f"; only {quantity(group.hits[run].n_units, unit)}" if group.hits[run].n_units < FEW else ""
+        return f"{questions_phrase(map, group)} ({missed}{also}{small})"
 
     where = f"falls furthest behind {other}" if other else "misses the most beyond its average"
     if most is widest:
@@ -348,7 +351,8 @@ def opened_group(
         actions(map, ids, group.name, run, k)
         show(tag("p", closeness_sentence(map, group, view), cls="convention"))
         if others:
-            words = f"{'All' if run is None else 'The other'} {quantity(len(others), 'question' if questions else 'passage')}"
+            number = quantity(len(others), "question" if questions else "passage")
+            words = f"{'All' if run is None else 'The other'} {number}"
             listed = point_list(map, points, others, url.number("list", 1, 1, 500))
             show(tag("details", tag("summary", words), listed, cls="fold", open=url.value("list") or None))
 

@@ -78,7 +78,7 @@ function fit(plot) {
   Plotly.update(plot, { "marker.size": sizes }, { "legend.font.size": 11, "xaxis.domain": [0, 1], "yaxis.domain": [0, 1] });
 }
 
-const GAP = 3, ON_PHONES = 4, NEAR = 12;
+const GAP = 3, ON_PHONES = 4, NEAR = 7;
 const DISTANCES = [16, 28, 42, 58, 76];
 const SIDES = [[0, -1], [0, 1], [1, -0.6], [-1, -0.6], [1, 0.6], [-1, 0.6], [1, 0], [-1, 0]];
 

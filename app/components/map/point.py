@@ -132,8 +132,8 @@ def _near_passages(opened: OpenPoint) -> Html:
     if own is not None and hit:
         last = map.nearest_among(opened.number, np.array(hit), opened.view)
         best, other = (abs(float(near.similarity[0][0])) for near in (own, last))
-        words = f"{measure.capitalize()} of the best positive {best:.3f}, of hit {ranks[hit[0]]:,} of {opened.runs[0]} {other:.3f}."
-        lists.append(tag("p", words))
+        rank = f"hit {ranks[hit[0]]:,} of {opened.runs[0]}"
+        lists.append(tag("p", f"{measure.capitalize()} of the best positive {best:.3f}, of {rank} {other:.3f}."))
     if own is not None:
         heading = tag("h3", f"Positives, gold or judged ({len(positives):,}; solid lines)")
         lists += [heading, _passage_list(opened, own, ranks, frozenset())]
