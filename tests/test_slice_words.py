@@ -137,7 +137,7 @@ def test_a_title_on_a_slice_states_both_intervals(here, rest, words):
 def test_the_relation_that_is_named_has_enough_facts():
     """A large difference in a few facts is left to the table; with few facts everywhere the largest one is named."""
 
-    def said(units, p=0.01, sign=1, names=("one", "two"), words=relations_sentence):
+    def said(units, p=0.01, sign=1, names=("one", "two"), words=relations_sentence, whole=None):
         gains = {"P19": sign * 0.7, "P50": sign * 0.3}
         differences = {
             name: SimpleNamespace(
@@ -148,7 +148,7 @@ def test_the_relation_that_is_named_has_enough_facts():
             for name, gain in gains.items()
         }
         rows = [SimpleNamespace(group=name, units=count) for name, count in zip(gains, units, strict=True)]
-        table = SimpleNamespace(differences=differences, rows=rows, k=5, measure=SUCCESS, unit="fact")
+        table = SimpleNamespace(differences=differences, rows=rows, k=5, measure=SUCCESS, unit="fact", whole=whole)
         return words(table, names)
 
     assert said((29, 30)) == (
@@ -159,6 +159,13 @@ def test_the_relation_that_is_named_has_enough_facts():
     assert said((2, 3)).endswith("; most on place of birth (P19), by 70.0 points (95%: 60.0 to 80.0).")
     assert said((29, 30), p=0.2) == "one is ahead in 2 of 2 relations in the top 5; none is established on its own."
     assert said((29, 30), p=0.2, sign=-1).startswith("two is ahead in 2 of 2 relations")
+    lead = SimpleNamespace(difference=SimpleNamespace(p_shown=0.01, estimate=Estimate(-0.2, 59, -0.3, -0.1, "t")))
+    assert said((29, 30), p=0.2, whole=lead) == (
+        "two is 20.0 points ahead of one in the top 5 (95%: 10.0 to 30.0); in none of 2 relations is a lead established on "
+        "its own."
+    )
+    lead.difference.p_shown = 0.2
+    assert said((29, 30), p=0.2, whole=lead).startswith("one is ahead in 2 of 2 relations")
     assert said((29, 30), p=0.2, words=clearest_sentence) == (
         "Clearest: place of birth (P19), one +70.0 (95%: 60.0 to 80.0), uncorrected; not established after correction for "
         "2 relations."

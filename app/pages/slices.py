@@ -265,8 +265,10 @@ def _finder(open_study, selection: Selection, facts: Facts, head: DeltaGenerator
         elsewhere = _elsewhere(facts, selection, with_nested)
         outside = elsewhere[first.expression].difference.estimate if first.expression in elsewhere else None
         names = selection.a, selection.b
-        title = unbroken(sentence(first, names, selection.k, outside), names)
-        show(tag(heading, "Within the slice" if selection.slice else title), under, about, fold)
+        said = sentence(first, names, selection.k, outside)
+        title = sentence(first, names, selection.k).partition("; elsewhere")[0]
+        answer = (tag("h1", unbroken(title, names)), tag("p", said.removeprefix(title).strip()))
+        show(*((tag(heading, "Within the slice"),) if selection.slice else answer), under, about, fold)
     _found_panel(selection, found, with_nested, elsewhere)
     report = SliceReport(selection.a, selection.b, selection.k, found)
     table_downloads(f"slices-{selection.a}-{selection.b}", report.as_latex, report.as_csv)

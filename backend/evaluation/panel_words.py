@@ -52,7 +52,8 @@ def _gain(table: RelationTable, name: str) -> float:
 
 def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
     """Return a sentence that states in how many relations each run is ahead, and in which relation the most; or that
-    none of these leads is certain. For a single run, it states the run's measure over all relations.
+    none of these leads is certain, after the lead over all questions if that one is. For a single run, it states the
+    run's measure over all relations.
     """
     total, where = quantity(len(table.differences or table.rows), "relation"), where_words(table.k, table.measure)
     if not table.differences:
@@ -62,6 +63,8 @@ def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
         return f"{runs[0]} has {value:.1f} {where} over {total}."
     sure = _certain_relations(table)
     if not sure:
+        if table.whole is not None and table.whole.difference.p_shown <= SURE:
+            return f"{_lead_in_all(table.whole, runs, where)}; in none of {total} is a lead established on its own."
         return f"{_uncertain_leads(table, runs, total, where)}; none is established on its own."
     best, large = named_relation(table), _large_relations(table)
     gain = _gain(table, best)
@@ -73,6 +76,15 @@ def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
     other = f", {runs[1 - leader]} in {ahead[1 - leader]}" if ahead[1 - leader] else ""
     whose = "" if (gain > 0) == (leader == 0) else f"{runs[gain < 0]} "
     return f"{runs[leader]} is better than {runs[1 - leader]} in {ahead[leader]} of {total} {where}{other}; {whose}most{most}."
+
+
+def _lead_in_all(whole: PairedFigures, runs: Sequence[str], where: str) -> str:
+    """Return by how much a run is ahead over all questions."""
+    value, low, high = whole.difference.estimate.percent
+    if value < 0:
+        value, low, high = -value, -high, -low
+        runs = (runs[1], runs[0])
+    return f"{runs[0]} is {value:.1f} points ahead of {runs[1]} {where} {stated_interval(low, high)}"
 
 
 def _uncertain_leads(table: RelationTable, runs: Sequence[str], total: str, where: str) -> str:

@@ -274,8 +274,8 @@ def list_of_misses(
 def list_of_changes(
     map: Map, changed: Sequence[QuestionGroup], run: str, other: str, k: int, is_training: bool
 ) -> Html:
-    """List the first groups of `most_changed`, each with a link that opens it, the questions gained and lost, and the
-    difference.
+    """List the groups of `most_changed`, each with a link that opens it, the questions gained and lost, and how many each
+    run misses.
     """
     lines = []
     for group in changed:
