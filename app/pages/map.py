@@ -259,7 +259,7 @@ def _next_step(shown: Shown) -> NextStep | None:
     if shown.point is not None and shown.point.is_question:
         question = map.question_ids[shown.point.number]
         return NextStep("Open this question", url.QUESTION, parameters={"question": question, **pair})
-    if questions := groups.missed_questions(map, numbers, run, k):
+    if questions := groups.missed_questions(map, numbers, run, reference, k):
         words = f"Read the {quantity(len(questions), 'question')} that {run} misses here"
         return NextStep(words, url.QUESTION, parameters={"question": questions[0].id, **pair})
     if other is not None:

@@ -154,7 +154,7 @@ def opened_cluster(
             link("Show all clusters", address(map, cluster=None, list=None), cls="quiet"),
             note,
         ),
-        missed_list(missed_questions(map, questions, run, k), run, other, k) if run is not None else "",
+        missed_list(map, missed_questions(map, questions, run, other, k), run, other, k) if run is not None else "",
     )
     panel(
         map,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from blindspot.app.components.map.figure import PlaceName, fullest_place
 from blindspot.app.components.map.parts import address, point_list
 from blindspot.app.components.map.selection import actions
 from blindspot.app.components.marks import few
-from blindspot.app.markup import Html, div, join, link, row, show, table_head, tag
+from blindspot.app.markup import Html, div, join, link, row, show, span, table_head, tag
 from blindspot.app.markup import table as table_of
 from blindspot.backend.core.result_table import percent, with_minus_sign
 from blindspot.backend.evaluation.question_facts import OTHER
@@ -200,11 +201,15 @@ def closeness_sentence(map: Map, group: QuestionGroup, view: int) -> str:
     return f"{questions}, {positives}{said}"
 
 
-def missed_questions(map: Map, numbers: Sequence[int], run: str, k: int) -> list[Question]:
-    """Return those of some questions of the map, as places in `PointFacts.questions`, that a run misses."""
+def missed_questions(map: Map, numbers: Sequence[int], run: str, other: str | None, k: int) -> list[Question]:
+    """Return those of some questions of the map, as places in `PointFacts.questions`, that a run misses: first those for
+    which another run has a relevant passage at a high rank.
+    """
     known, first = known_of(map), first_hits(map.study, run)
     questions = [known.questions[number] for number in numbers]
-    return [each for each in questions if each.id in first and not 0 < first[each.id] <= k]
+    missed = [each for each in questions if each.id in first and not 0 < first[each.id] <= k]
+    ranks = {} if other is None else first_hits(map.study, other)
+    return sorted(missed, key=lambda each: ranks.get(each.id) or math.inf)
 
 
 def points_of_group(map: Map, points: MapPoints, group: QuestionGroup) -> list[str]:
@@ -340,14 +345,14 @@ def opened_group(
     """Show one group: the questions that `run` misses, its points and what can be done with them."""
     questions, passages = _places(map, group)
     ids = [points.ids[place] for place in questions or passages]
-    missed = [] if run is None else missed_questions(map, group.numbers, run, k)
+    missed = [] if run is None else missed_questions(map, group.numbers, run, other, k)
     missed_ids = {QUESTION + question.id for question in missed}
     others = [id for id in ids if id not in missed_ids]
     with st.container(key="map-selection"):
         closing = link(f"Show all {_grouped_by(map)}s", address(map, group=None, list=None), cls="quiet")
         show(div(tag("h2", group.name), closing, cls="list-head"))
         if run is not None:
-            show(missed_list(missed, run, other, k))
+            show(missed_list(map, missed, run, other, k))
         actions(map, ids, group.name, run, k)
         show(tag("p", closeness_sentence(map, group, view), cls="convention"))
         if others:
@@ -357,11 +362,21 @@ def opened_group(
             show(tag("details", tag("summary", words), listed, cls="fold", open=url.value("list") or None))
 
 
-def missed_list(questions: Sequence[Question], run: str, other: str | None, k: int) -> Html:
-    """The questions that a run misses, each with a link to it."""
+def missed_list(map: Map, questions: Sequence[Question], run: str, other: str | None, k: int) -> Html:
+    """The questions that a run misses, each with a link to it, and the ranks of its first relevant passage."""
     if not questions:
         return Html("")
     pair = {"a": run, "b": other, "k": k}
-    lines = (tag("li", link(each.text, url.href(url.QUESTION, {"question": each.id, **pair}))) for each in questions)
+    first = [first_hits(map.study, name) for name in (run, other) if name is not None]
+    lines = []
+    for each in questions:
+        ranks = " and ".join(f"{ranks.get(each.id) or '–'}" for ranks in first)
+        opens = link(each.text, url.href(url.QUESTION, {"question": each.id, **pair}))
+        lines.append(tag("li", opens, span(f" rank {ranks}", cls="soft")))
     words = f"{quantity(len(questions), 'question')} that {run} misses in the top {k}"
-    return tag("details", tag("summary", words), tag("ul", *lines, cls="map-list"), cls="fold", open=True)
+    also = (
+        ""
+        if other is None
+        else tag("p", f"Rank of the first relevant passage in {run} and in {other}.", cls="convention")
+    )
+    return tag("details", tag("summary", words), also, tag("ul", *lines, cls="map-list"), cls="fold", open=True)

@@ -1,7 +1,7 @@
 // Additions to Streamlit's plot. A click opens a point in every drag mode by changing the address, the open point gets a ring
 // and lines without a new plot, and names do not lie over each other. The customdata of a point is its id.
 
-const RING = "#ea3a9c";
+const RING = "#ea3a9c", POSITIVE = "#009e73";
 const state = { plot: null, timer: 0, lines: {}, leaders: [] };
 
 function idOf(point) {
@@ -46,21 +46,43 @@ function draw() {
   const place = places.get(new URLSearchParams(location.search).get("point"));
   if (!place || !isInside(pixel(place))) return;
   const to = (ids) => (ids ?? []).map((id) => places.get(id)).filter(Boolean).map(pixel);
-  const ink = pen.strokeStyle;
-  for (const end of to(state.lines.dotted)) stroke(pixel(place), end, 1, [2, 3]);
-  for (const end of to(state.lines.solid)) stroke(pixel(place), end, 1.5, []);
+  const solid = to(state.lines.solid), dotted = to(state.lines.dotted), ink = pen.strokeStyle;
+  for (const end of dotted) stroke(pixel(place), end, 1, [2, 3]);
+  for (const end of solid) stroke(pixel(place), end, 1, []);
   pen.globalAlpha = 1;
-  pen.font = "600 12px sans-serif";
-  to(state.lines.dotted).forEach(([x, y], place) => {
-    pen.fillStyle = ink;
-    pen.fillText(`${place + 1}`, x + 5, y + 4); // the rank of the hit
-  });
+  marks(pen, solid, dotted, ink, getComputedStyle(document.body).backgroundColor);
   pen.strokeStyle = RING;
   pen.lineWidth = 3;
   pen.setLineDash([]);
   pen.beginPath();
   pen.arc(...pixel(place), 10, 0, 2 * Math.PI);
   pen.stroke();
+}
+
+const SQUARE = 5, DISC = 8, STEPS = [[0, 0], ...[17, 34].flatMap((far) => [[far, 0], [-far, 0], [0, far], [0, -far], [far, far], [-far, -far]])];
+
+// Squares where the solid lines end; discs with the ranks of the hits where the dotted ones do, beside each other.
+function marks(pen, solid, dotted, ink, ground) {
+  pen.setLineDash([]);
+  const taken = [...solid];
+  for (const [x, y] of solid) {
+    pen.fillStyle = POSITIVE;
+    pen.fillRect(x - SQUARE, y - SQUARE, 2 * SQUARE, 2 * SQUARE);
+  }
+  pen.font = "600 11px sans-serif";
+  pen.textAlign = "center";
+  pen.textBaseline = "middle";
+  dotted.forEach(([x, y], i) => {
+    const isFree = ([px, py]) => taken.every(([ox, oy]) => Math.hypot(px - ox, py - oy) >= 2 * DISC);
+    const middle = STEPS.map(([dx, dy]) => [x + dx, y + dy]).find(isFree) ?? [x, y];
+    taken.push(middle);
+    pen.fillStyle = ink;
+    pen.beginPath();
+    pen.arc(...middle, DISC, 0, 2 * Math.PI);
+    pen.fill();
+    pen.fillStyle = ground;
+    pen.fillText(`${i + 1}`, middle[0], middle[1] + 0.5);
+  });
 }
 
 const NARROW = 620, SMALLER = 0.6, fitted = new WeakSet();
