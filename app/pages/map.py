@@ -354,7 +354,7 @@ def _answer_of_two(shown: Shown, run: str, other: str, is_title: bool) -> None:
 def _second_run(runs: list[str], run: str) -> str | None:
     """Show the choice of the run that the colours compare `run` with, and return it."""
     others = [name for name in runs if name != run]
-    chosen = url.select("Second run", "against", [NO_RUN, *others], NO_RUN, **_named("Second run: "))
+    chosen = url.select("Compared with", "against", [NO_RUN, *others], NO_RUN, **_named("Second run: "))
     return None if chosen == NO_RUN else chosen
 
 
