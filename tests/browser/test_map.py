@@ -148,14 +148,15 @@ def test_a_click_opens_the_passage_whose_point_it_is_and_back_closes_it(tab, map
 
 
 def test_an_open_point_gets_a_ring(tab, maps_address):
-    inked = """() => {
+    ringed = """() => {
       const canvas = document.querySelector(".js-plotly-plot .svg-container > canvas:last-child");
-      return canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value);
+      const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+      return data.some((red, i) => i % 4 === 0 && red === 0xea && data[i + 1] === 0x3a && data[i + 2] === 0x9c);
     }"""
     picture(tab, maps_address, "map=one")
-    assert not tab.evaluate(inked)
+    assert not tab.evaluate(ringed)
     picture(tab, maps_address, "map=one&point=p:p0")
-    assert tab.evaluate(inked)
+    assert tab.evaluate(ringed)
 
 
 @pytest.mark.parametrize("width", [1400, 400])
