@@ -7,13 +7,14 @@ import shutil
 from dataclasses import replace
 from html import escape
 from textwrap import shorten
+from types import SimpleNamespace
 from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
 
 from blindspot.app.components import jobs
-from blindspot.app.components.map import clusters, groups
+from blindspot.app.components.map import clusters, groups, point
 from blindspot.app.components.map.data import open_map, points
 from blindspot.app.components.map.figure import (
     COLOURS,
@@ -307,6 +308,36 @@ def test_lines_lead_from_an_open_question_to_its_positives_and_first_hits(study,
     assert of_passage == ((ids[3],), ()) and none == ((), ())
 
 
+def test_a_hit_that_is_not_on_the_map_keeps_its_rank(study):
+    opened = open_map(study, "one")
+    fewer = SimpleNamespace(
+        study=study,
+        shown_questions=opened.shown_questions,
+        ordinals=opened.ordinals[opened.ordinals != study.run("tiny-dev").hits.ordinals[0, 1]],
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(point, "known_of", lambda _: facts_of_points(opened))
+        number = study.run("tiny-dev").row(opened.question_ids[0])
+        assert number == 0
+        lines = point.lines_of(point.OpenPoint(fewer, points(opened), 0, ["tiny-dev"], 4, 0))
+    assert [bool(id) for id in lines.dotted] == [True, False, True, True]
+
+
+def test_a_point_of_the_grey_rest_tells_its_own_category(study):
+    map = map_of(study)
+    values = [f"category {row % 20}" for row in range(len(map))]
+    made = map_figure(map, ["t"] * len(map), [str(i) for i in range(len(map))], values)
+    told = {}
+    for trace in made.data:
+        if trace.customdata is not None:
+            last = trace.name if trace.name != "other" else None
+            told |= {
+                id: last or text.rpartition("<i>")[2].removesuffix("</i>")
+                for id, text in zip(trace.customdata, trace.text)
+            }
+    assert told == {str(row): values[row] for row in range(len(map))}
+
+
 def test_the_passages_fade_where_the_colours_show_hits_and_misses(study):
     for by, faded in (("hit", 61), ("label", 0)):
         figure = json.loads(Page(study.folder, "map", map="one", by=by).app.get("plotly_chart")[0].proto.spec)
@@ -470,7 +501,9 @@ def test_hover_texts_are_escaped_and_points_carry_their_ids(study):
     traces = [trace for trace in made.data if trace.customdata is not None]
     assert sorted(id for trace in traces for id in trace.customdata) == sorted(ids)
     assert not any(
-        "<script" in text or "<img" in text for trace in traces for text in (*trace.text, trace.hovertemplate)
+        "<script" in text or "<img" in text
+        for trace in traces
+        for text in (*trace.text, trace.meta, trace.hovertemplate)
     )
     assert {trace.type for trace in traces} == {"scattergl"}
     for trace in traces:

@@ -22,7 +22,7 @@ from blindspot.backend.evaluation.panel_words import (
     small_groups_sentence,
 )
 from blindspot.backend.evaluation.slice_finder import find_slices
-from blindspot.backend.evaluation.slice_words import in_words, merge_nested, part_of, sentence
+from blindspot.backend.evaluation.slice_words import in_words, merge_nested, part_of, sentence_parts
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.db.records import Hits, Passage, Question
 from tests.studies import make_study
@@ -96,6 +96,10 @@ def test_the_list_has_small_slices_first_and_those_without_an_established_lead_l
     )
 
 
+def sentence(*found) -> str:
+    return "".join(sentence_parts(*found))
+
+
 @pytest.mark.parametrize(
     ("here", "outside", "words"),
     [
@@ -159,7 +163,9 @@ def test_the_relation_that_is_named_has_enough_facts():
     assert said((2, 3)).endswith("; most on place of birth (P19), by 70.0 points (95%: 60.0 to 80.0).")
     assert said((29, 30), p=0.2) == "one is ahead in 2 of 2 relations in the top 5; none is established on its own."
     assert said((29, 30), p=0.2, sign=-1).startswith("two is ahead in 2 of 2 relations")
-    lead = SimpleNamespace(difference=SimpleNamespace(p_shown=0.01, estimate=Estimate(-0.2, 59, -0.3, -0.1, "t")))
+    lead = SimpleNamespace(
+        k=5, measure=SUCCESS, difference=SimpleNamespace(p_shown=0.01, estimate=Estimate(-0.2, 59, -0.3, -0.1, "t"))
+    )
     assert said((29, 30), p=0.2, whole=lead) == (
         "two is 20.0 points ahead of one in the top 5 (95%: 10.0 to 30.0); in none of 2 relations is a lead established on "
         "its own."

@@ -25,7 +25,7 @@ from blindspot.app.study import Comparison
 from blindspot.backend.core.result_table import signed_ends, signed_number, stated_interval
 from blindspot.backend.core.units import count_with_units
 from blindspot.backend.evaluation.comparison import KS, SURE, MeasuredRun, Overall, overall
-from blindspot.backend.evaluation.comparison_words import p_words, significance_sentence, where_words
+from blindspot.backend.evaluation.comparison_words import lead_words, p_words, significance_sentence, where_words
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, by_results
 from blindspot.backend.text.number_words import quantity
@@ -130,13 +130,11 @@ def headline(comparison: Comparison, selection: Selection, subset: np.ndarray, o
     estimate, where = figures.difference.estimate, where_words(figures.k, figures.measure)
     if estimate.value is None:
         return "There are no questions, so there is no conclusion."
-    value, low, high = estimate.percent
     a, b = comparison.run_a.name, comparison.run_b.name
     if figures.difference.p_shown > SURE:
+        _, low, high = estimate.percent
         return f"No difference between {a} and {b} {where} is established{on} {stated_interval(low, high, '+')}."
-    low, high = (low, high) if value > 0 else (-high, -low)
-    ahead, behind = (a, b) if value > 0 else (b, a)
-    return f"{ahead} is {abs(value):.1f} points ahead of {behind} {where}{on} {stated_interval(low, high)}."
+    return f"{lead_words(figures, a, b, on)}."
 
 
 def _measure_term(measure: RankingMeasure) -> Html:

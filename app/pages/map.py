@@ -20,6 +20,7 @@ from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.map import clusters, form, groups, selection
 from blindspot.app.components.map.data import MapPoints, first_hits, known_of, open_map, points, runs_over
 from blindspot.app.components.map.figure import Marks, PlaceName, held_figure, selectable
+from blindspot.app.components.map.groups import NetChange
 from blindspot.app.components.map.link import Lines, map_link
 from blindspot.app.components.map.parts import address, parameters, quality_line, spread_table, warnings
 from blindspot.app.components.map.point import OpenPoint, first_ranks_sentence, lines_of, point_panel
@@ -89,7 +90,7 @@ def page() -> None:
         return
     state = clusters_of(map)
     coloured = Colouring(colour, run, other, k)
-    shown = Shown(map, state, coloured, groups.groups_of_map(map, runs, k), view, runs)
+    shown = Shown(map, state, coloured, view, runs)
     lead_to(_next_step(shown))
     with head:
         _answer(shown)
@@ -170,7 +171,6 @@ class Shown:
     """What the page shows of a map.
 
     Attributes:
-        groups: of its questions, with the hits of every run.
         view: index of the encoder that places the points.
         runs: those that searched its questions.
     """
@@ -178,7 +178,6 @@ class Shown:
     map: Map
     clusters: Clusters
     colouring: Colouring
-    groups: list[QuestionGroup]
     view: int
     runs: list[str]
 
@@ -187,6 +186,18 @@ class Shown:
         """The open cluster."""
         number = url.number("cluster", 0, 0) - 1
         return number if number in self.clusters.ids else None
+
+    @cached_property
+    def groups(self) -> list[QuestionGroup]:
+        """The groups of the map's questions, with the hits of the run and of the reference."""
+        runs = [run for run in (self.colouring.run, self.reference) if run is not None]
+        return groups.groups_of_map(self.map, runs, self.colouring.k)
+
+    @cached_property
+    def changes(self) -> dict[str, NetChange]:
+        """What changes in each group from the run to the second run in the picture; nothing without one."""
+        _, run, other, k = self.colouring
+        return {} if run is None or other is None else groups.changes(self.map, self.groups, run, other, k)
 
     @cached_property
     def group(self) -> QuestionGroup | None:
@@ -203,6 +214,11 @@ class Shown:
         return OpenPoint(self.map, known, known.number[id], runs, self.colouring.k, self.view)
 
     @cached_property
+    def lines(self) -> Lines:
+        """The lines from the open point."""
+        return Lines() if self.point is None else lines_of(self.point)
+
+    @cached_property
     def reference(self) -> str | None:
         """The run that the misses are compared with: the chosen one, else the best of the others."""
         _, run, other, k = self.colouring
@@ -216,32 +232,22 @@ class Shown:
         return groups.hits_of_map(self.map, run, k)
 
     @cached_property
-    def most_missed(self) -> list[QuestionGroup]:
-        """The groups in which the run falls furthest behind the reference, else behind its own average."""
-        run = self.colouring.run
-        if run is None:
-            return []
-        return groups.most_missed(self.groups, run, self.reference, self.average)
-
-    @cached_property
     def listed(self) -> list[QuestionGroup]:
-        """The groups in the order in which the page lists and names them: by what changes from one run to the second in
-        the picture, else as in `most_missed`.
+        """The groups in the order in which the page lists and names them: by what changes from the run to the second one
+        in the picture, else by how far the run falls behind the reference, or its own average.
         """
-        _, run, other, k = self.colouring
-        if run is not None and other is not None:
-            return groups.most_changed(self.map, self.groups, run, other, k)
-        return self.most_missed
+        _, run, other, _ = self.colouring
+        if run is None:
+            return self.groups
+        if other is not None:
+            return groups.most_changed(self.groups, self.changes)
+        return groups.most_missed(self.groups, run, self.reference, self.average)
 
     @cached_property
     def worst(self) -> QuestionGroup | None:
         """The group in which the run falls furthest behind, if it falls behind at all."""
         run = self.colouring.run
-        if run is None or not self.groups:
-            return None
-        more = {group.id: groups.excess(group, run, self.reference, self.average) for group in self.groups}
-        most = max(self.groups, key=lambda group: more[group.id])
-        return most if more[most.id] > 0 else None
+        return None if run is None else groups.furthest_behind(self.groups, run, self.reference, self.average)
 
 
 def _next_step(shown: Shown) -> NextStep | None:
@@ -328,15 +334,14 @@ def _answer_of_two(shown: Shown, run: str, other: str, is_title: bool) -> None:
     pair = {"a": run, "b": other, "k": k}
     found = link(f"{cells.only_b:,} that {run} misses", url.href(url.COMPARE, {**pair, "cell": "only_b"}))
     lost = link(f"{cells.only_a:,} that {run} finds", url.href(url.COMPARE, {**pair, "cell": "only_a"}))
-    names, total = [run, other], cells.n
-    title = f"{other} misses {cells.only_a + cells.neither:,} of {quantity(total, 'question')} in the top {k}, {run} "
-    title += f"{cells.only_b + cells.neither:,}"
+    names, missed = [run, other], [f"{cell + cells.neither:,}" for cell in (cells.only_b, cells.only_a)]
+    title = f"{other} misses {missed[1]} of {quantity(cells.n, 'question')} in the top {k}, {run} {missed[0]}"
     difference = figures.difference.estimate
     points = ""
     if difference.low is not None:
         value, low, high = (-each for each in difference.percent)
         points = f": {signed_number(value)} points of Success@{k} {stated_interval(high, low, '+')}"
-    where = groups.change_sentence(map, shown.groups, run, other, k) if is_title else f"{title}."
+    where = groups.change_sentence(shown.groups, shown.changes, run, other) if is_title else f"{title}."
     show(
         tag("h1", unbroken(title, names)) if is_title else "",
         tag(
@@ -418,12 +423,11 @@ def _picture(shown: Shown) -> None:
 
 def _marks(shown: Shown, points: MapPoints, saved_ids: tuple[str, ...] | None) -> Marks:
     """Return what stands out: the open question and what its lines lead to; the open cluster and the saved selection; the
-    open group; else, where the colours show
-    hits and misses, the questions. The browser marks the open point itself.
+    open group; else, where the colours show hits and misses, the questions. The browser marks the open point itself.
     """
     map = shown.map
     if shown.point is not None and shown.point.is_question:
-        return Marks(strong=frozenset((points.ids[shown.point.number], *itertools.chain(*lines_of(shown.point)))))
+        return Marks(strong=frozenset((points.ids[shown.point.number], *itertools.chain(*shown.lines))))
     marked = set(saved_ids or ()).intersection(points.number)
     if shown.cluster is not None:
         marked.update(points.ids[map.shown_questions + place] for place in shown.clusters.members(shown.cluster))
@@ -446,7 +450,7 @@ def _names(shown: Shown) -> tuple[PlaceName, ...]:
 
 
 def _selection_panel(shown: Shown, points: MapPoints, saved_ids: tuple[str, ...] | None, reading: bool) -> None:
-    map, (_, run, _, k), reference = shown.map, shown.colouring, shown.reference
+    map, (_, run, other, k), reference = shown.map, shown.colouring, shown.reference
     if shown.cluster is not None:
         clusters.opened_cluster(map, points, shown.clusters, shown.cluster, run, reference, k)
     elif shown.group is not None:
@@ -460,11 +464,11 @@ def _selection_panel(shown: Shown, points: MapPoints, saved_ids: tuple[str, ...]
         selection.panel(map, points, ids, "Selection", run, k)
     elif not reading:
         if run is not None:
-            other, k = shown.colouring.other, shown.colouring.k
             if other is None:
                 show(groups.list_of_misses(map, shown.listed, run, reference, k, shown.average))
             else:
-                show(groups.list_of_changes(map, shown.listed, run, other, k, _is_training(map, run, other)))
+                is_training = _is_training(map, run, other)
+                show(groups.list_of_changes(map, shown.listed, shown.changes, run, other, k, is_training))
         selection.hint()
 
 
@@ -486,7 +490,8 @@ def _plot(shown: Shown, points: MapPoints, marks: Marks) -> None:
         values = misses_of_two(values, values_of(reference))
         names = {MISSED: f"missed; {reference} finds it", NEITHER: f"missed by {reference} too"}
 
-    names = {POSITIVE: "positive, gold or judged", **names}
+    if colour.name != "label":  # whose positives are those that people judged
+        names = {POSITIVE: "positive, gold or judged", **names}
 
     def labelled(name: str) -> str:
         is_relation = colour.relations and name != SEVERAL and name.startswith("P")
@@ -505,7 +510,7 @@ def _plot(shown: Shown, points: MapPoints, marks: Marks) -> None:
             "same passages."
         ),
     )
-    map_link(Lines() if shown.point is None else lines_of(shown.point))
+    map_link(shown.lines)
     note = colour.note(run, k) if colour.note is not None and run else ""
     unit = map.study.settings.unit
     note += " 95% intervals, in which wordings of a fact count as one." if note and unit == "fact" else ""

@@ -43,7 +43,7 @@ from blindspot.backend.evaluation.measures import MEASURES
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices, find_slices, join_expressions
 from blindspot.backend.evaluation.slice_report import SliceReport, method_note
-from blindspot.backend.evaluation.slice_words import in_words, merge_nested, sentence
+from blindspot.backend.evaluation.slice_words import in_words, merge_nested, sentence_parts
 from blindspot.backend.evaluation.slices import Facts, by_results
 from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.errors import BlindspotError
@@ -265,9 +265,9 @@ def _finder(open_study, selection: Selection, facts: Facts, head: DeltaGenerator
         elsewhere = _elsewhere(facts, selection, with_nested)
         outside = elsewhere[first.expression].difference.estimate if first.expression in elsewhere else None
         names = selection.a, selection.b
-        said = sentence(first, names, selection.k, outside)
-        title = sentence(first, names, selection.k).partition("; elsewhere")[0]
-        answer = (tag("h1", unbroken(title, names)), tag("p", said.removeprefix(title).strip()))
+        said, rest = sentence_parts(first, names, selection.k, outside)
+        rest = rest.lstrip("; ")
+        answer = (tag("h1", unbroken(said, names)), tag("p", f"{rest[:1].upper()}{rest[1:]}"))
         show(*((tag(heading, "Within the slice"),) if selection.slice else answer), under, about, fold)
     _found_panel(selection, found, with_nested, elsewhere)
     report = SliceReport(selection.a, selection.b, selection.k, found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blindspot.analysis.significance import RESAMPLES
-from blindspot.backend.core.result_table import signed_ends, with_minus_sign
+from blindspot.backend.core.result_table import signed_ends, stated_interval, with_minus_sign
 from blindspot.backend.core.settings import Unit
 from blindspot.backend.core.units import generalisation
 from blindspot.backend.evaluation.comparison import SEED, SURE, PairedFigures
@@ -19,6 +19,19 @@ def p_words(p: float) -> str:
 def where_words(k: int, measure: RankingMeasure = SUCCESS) -> str:
     """Return by what runs are compared, within a sentence: "in the top 5", or "in nDCG@20"."""
     return f"in the top {k}" if measure is SUCCESS else f"in {measure.title_at(k)}"
+
+
+def lead_words(paired_figures: PairedFigures, run_a: str, run_b: str, on: str = "") -> str:
+    """Return which run is ahead, by how many points, with the interval, as a sentence without its full stop.
+
+    Args:
+        on: the questions, such as " on 12 questions of relation P19"; "" for all.
+    """
+    value, low, high = paired_figures.difference.estimate.percent
+    ahead, behind = (run_a, run_b) if value > 0 else (run_b, run_a)
+    low, high = (low, high) if value > 0 else (-high, -low)
+    where = where_words(paired_figures.k, paired_figures.measure)
+    return f"{ahead} is {abs(value):.1f} points ahead of {behind} {where}{on} {stated_interval(low, high)}"
 
 
 def conclusion(paired_figures: PairedFigures, run_a: str, run_b: str, tests: int = 1) -> str:

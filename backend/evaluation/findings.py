@@ -13,7 +13,7 @@ from blindspot.analysis.buckets import FEW, JOINED, UNKNOWN
 from blindspot.analysis.significance import independent_difference
 from blindspot.backend.core.result_table import signed_number, stated_interval
 from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, figures_at
-from blindspot.backend.evaluation.comparison_words import where_words
+from blindspot.backend.evaluation.comparison_words import lead_words, where_words
 from blindspot.backend.text.number_words import quantity
 
 Topic = Literal["difference", "frequency", "only_a", "only_b"]
@@ -104,12 +104,7 @@ def _difference(paired_figures: PairedFigures, names: tuple[str, str]) -> str:
             f"No difference between {names[0]} and {names[1]} {where_words(paired_figures.k)} is established: "
             f"{signed_number(value)} points {stated_interval(low, high, '+')}."
         )
-    low, high = (low, high) if value > 0 else (-high, -low)
-    better, other = names if value > 0 else names[::-1]
-    return (
-        f"{better} is {abs(value):.1f} points ahead of {other} {where_words(paired_figures.k)} "
-        f"{stated_interval(low, high)}."
-    )
+    return f"{lead_words(paired_figures, *names)}."
 
 
 def _frequency_findings(points: list[FrequencyPoint], names: tuple[str, str]) -> list[RunFinding]:

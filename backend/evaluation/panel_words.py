@@ -11,7 +11,7 @@ from blindspot.analysis.buckets import FEW, GROUPS, NEVER
 from blindspot.analysis.relations import RELATIONS
 from blindspot.backend.core.result_table import p_value, signed_number, stated_interval
 from blindspot.backend.evaluation.comparison import SURE, PairedFigures
-from blindspot.backend.evaluation.comparison_words import where_words
+from blindspot.backend.evaluation.comparison_words import lead_words, where_words
 from blindspot.backend.evaluation.findings import bucket_words
 from blindspot.backend.evaluation.measures import SUCCESS
 from blindspot.backend.evaluation.panel import Curves, RelationTable
@@ -64,7 +64,7 @@ def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
     sure = _certain_relations(table)
     if not sure:
         if table.whole is not None and table.whole.difference.p_shown <= SURE:
-            return f"{_lead_in_all(table.whole, runs, where)}; in none of {total} is a lead established on its own."
+            return f"{lead_words(table.whole, runs[0], runs[1])}; in none of {total} is a lead established on its own."
         return f"{_uncertain_leads(table, runs, total, where)}; none is established on its own."
     best, large = named_relation(table), _large_relations(table)
     gain = _gain(table, best)
@@ -76,15 +76,6 @@ def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
     other = f", {runs[1 - leader]} in {ahead[1 - leader]}" if ahead[1 - leader] else ""
     whose = "" if (gain > 0) == (leader == 0) else f"{runs[gain < 0]} "
     return f"{runs[leader]} is better than {runs[1 - leader]} in {ahead[leader]} of {total} {where}{other}; {whose}most{most}."
-
-
-def _lead_in_all(whole: PairedFigures, runs: Sequence[str], where: str) -> str:
-    """Return by how much a run is ahead over all questions."""
-    value, low, high = whole.difference.estimate.percent
-    if value < 0:
-        value, low, high = -value, -high, -low
-        runs = (runs[1], runs[0])
-    return f"{runs[0]} is {value:.1f} points ahead of {runs[1]} {where} {stated_interval(low, high)}"
 
 
 def _uncertain_leads(table: RelationTable, runs: Sequence[str], total: str, where: str) -> str:

@@ -95,14 +95,14 @@ def _range(conditions: Sequence[Condition]) -> str:
     return f"{low} or more" if high is None else f"{high} or fewer"
 
 
-def sentence(
+def sentence_parts(
     found_slice: FoundSlice, names: tuple[str, str], k: int | None = None, outside: Estimate | None = None
-) -> str:
-    """Return a sentence that states which run is ahead in a slice, by how much, and by how much elsewhere.
+) -> tuple[str, str]:
+    """Return a sentence that states which run is ahead in a slice and by how much, and its rest: by how much elsewhere.
 
     Args:
         names: of A and B, as the sentence calls them. k: the cut-off, for a sentence that also names the other run.
-        outside: the difference elsewhere, for a sentence that also states the intervals.
+        outside: the difference elsewhere, for a rest that also states the intervals.
     """
     estimate = found_slice.figures.difference.estimate
     here, elsewhere = round(100 * (estimate.value or 0.0), 1), round(100 * found_slice.outside, 1)
@@ -111,13 +111,13 @@ def sentence(
     sure = "" if outside is None else _sure_words(outside, elsewhere)
     if not here:
         other = f"{names[elsewhere < 0]} is {abs(elsewhere):.1f} ahead{sure}" if elsewhere else "as well"
-        return f"{names[0]} and {names[1]} are level {where}{questions}; elsewhere {other}."
+        return f"{names[0]} and {names[1]} are level {where}{questions}", f"; elsewhere {other}."
     other = f"{abs(elsewhere):.1f} {'ahead' if (elsewhere > 0) == (here > 0) else 'behind'}{sure}"
     of_other = "" if k is None else f"of {names[here > 0]} {where}"
     within = "" if outside is None else f" {_interval_words(estimate, here)}"
     return (
-        f"{names[here < 0]} is {abs(here):.1f} points ahead {of_other}{questions}{within}; elsewhere "
-        f"{other if elsewhere else 'level'}."
+        f"{names[here < 0]} is {abs(here):.1f} points ahead {of_other}{questions}",
+        f"{within}; elsewhere {other if elsewhere else 'level'}.",
     )
 
 

@@ -7,11 +7,11 @@ density of the others is drawn.
 
 from __future__ import annotations
 
-import textwrap
+import itertools
 from collections.abc import Collection, Iterator, Sequence
 from html import escape
 from pathlib import Path
-from textwrap import shorten
+from textwrap import shorten, wrap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,9 +70,9 @@ FIXED = {
     "open": (PURPLE, "hexagon"),
     "question": (PINK, "circle"),
 }
-LAYERS = (POSITIVE, BOTH, (FOUND, NEITHER, MISSED), (ONLY_SECOND, ONLY_FIRST))
-"""Hits and misses as they are drawn: what differs between two runs above the others, and those of a layer in TURNS, so that
-none hides the others where points are dense.
+LAYERS = ((POSITIVE,), (BOTH,), (FOUND, NEITHER, MISSED), (ONLY_SECOND, ONLY_FIRST))
+"""Hits and misses as they are drawn: what differs between two runs above the others, and those of a layer in turns, so
+that none hides the others where points are dense.
 """
 TURNS = 8
 MANY_QUESTIONS = 800
@@ -190,7 +190,6 @@ def map_figure(
     colours = _colours([name for name in every if name not in quiet])
     is_question, (question_size, passage_size) = shown < map.shown_questions, _sizes(map)
     traces = [_density(places)] if len(shown) < len(map) else []
-
     for name, question, rows in _draw_order(drawn, is_question, quiet):
         colour, shape = colours.get(name, (GREY, "circle"))
         less = 2 * (name in quiet or name in (BOTH, NEITHER))
@@ -198,6 +197,9 @@ def map_figure(
         size -= shape == "x" and size == SMALL_QUESTION  # a cross looks larger than a dot
         style = PointStyle(label_of_value(name), question, colour, shape, size)
         texts = [hovers[i] for i in shown[rows].tolist()]
+        if name == OTHERS:
+            own = (label_of_value(values[i]) for i in shown[rows])
+            texts = [f"{text}<br><i>{escape(label, quote=False)}</i>" for text, label in zip(texts, own, strict=True)]
         if not any(trace.get("legendgroup") == style.name for trace in traces):
             traces.append(_legend_entry(style))
         traces.append(_trace(places[shown[rows]], [ids[i] for i in shown[rows]], texts, style))
@@ -220,19 +222,16 @@ def _draw_order(
     """Yield the category, whether they are questions, and the rows of the points of each trace, the lowest first: grey
     categories, then the layers, else the frequent below the rare; passages below questions.
     """
-    names = sorted(set(drawn.tolist()), key=lambda name: (name not in quiet, -int((drawn == name).sum()), name))
-    layers: list[tuple[str, ...]] = [each if isinstance(each, tuple) else (each,) for each in LAYERS]
-    in_layers = {name for layer in layers for name in layer}
-    ordered = [(name,) for name in names if name in quiet] + layers
-    ordered += [(name,) for name in names if name not in quiet and name not in in_layers]
-    for layer in ordered:
+    in_layers = {name for layer in LAYERS for name in layer}
+    alone = sorted(set(drawn.tolist()) - in_layers, key=lambda name: (-int((drawn == name).sum()), name))
+    grey = [(name,) for name in alone if name in quiet]
+    for layer in (*grey, *LAYERS, *((name,) for name in alone if name not in quiet)):
+        turns = TURNS if len(layer) > 1 else 1
         for question in (False, True):
-            turns = TURNS if len(layer) > 1 else 1
-            for turn in range(turns):
-                for name in layer:
-                    rows = np.flatnonzero((drawn == name) & (is_question == question))[turn::turns]
-                    if len(rows):
-                        yield name, question, rows
+            rows_of = {name: np.flatnonzero((drawn == name) & (is_question == question)) for name in layer}
+            for turn, name in itertools.product(range(turns), layer):
+                if len(rows := rows_of[name][turn::turns]):
+                    yield name, question, rows
 
 
 def selectable(points: int) -> np.ndarray:
@@ -286,7 +285,8 @@ def _trace(coordinates: np.ndarray, ids: list[str], texts: list[str], style: Poi
         "y": coordinates[:, 1],
         "customdata": ids,
         "text": texts,
-        "hovertemplate": f"%{{text}}<br><i>{escape(style.name, quote=False)}</i><extra></extra>",
+        "hovertemplate": "%{text}<br><i>%{meta}</i><extra></extra>",
+        "meta": escape(style.name, quote=False),
         "name": escape(style.name, quote=False),
         "showlegend": False,
         "legendgroup": style.name,
@@ -348,7 +348,7 @@ def _density(coordinates: np.ndarray, cells: int = 160) -> dict[str, Any]:
 
 def hover_text(title: str, text_start: str) -> str:
     """Return what shows on hovering. Data is escaped, because Plotly interprets some tags in hover texts."""
-    head = "<br>".join(escape(line, quote=False) for line in textwrap.wrap(title, _LINE)[:2]) or "(no title)"
+    head = "<br>".join(escape(line, quote=False) for line in wrap(title, _LINE)[:2]) or "(no title)"
     start = shorten(text_start, _LINE, placeholder=" …")
     return f"<b>{head}</b><br>{escape(start, quote=False)}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -65,6 +65,14 @@ def excess(group: QuestionGroup, run: str, other: str | None, average: Estimate)
     return hits.n * ((expected.value or 0.0) - (hits.value or 0.0))
 
 
+def furthest_behind(
+    groups: Sequence[QuestionGroup], run: str, other: str | None, average: Estimate
+) -> QuestionGroup | None:
+    """Return the group with the largest `excess`; None if a run falls behind in none."""
+    most = max(groups, key=lambda group: excess(group, run, other, average), default=None)
+    return None if most is None or excess(most, run, other, average) <= 0 else most
+
+
 ORDERS = ("more", "missed", "points")
 """Columns of the list by which it can be ordered, the largest first."""
 
@@ -105,12 +113,13 @@ def most_missed_sentence(
     """Return in which group a run falls furthest behind, by number of questions, and in which by share, among the groups
     with FEW units or more; "" if it falls behind in none.
     """
-    behind = [group for group in groups if excess(group, run, other, average) > 0]
-    if not behind:
+    most = furthest_behind(groups, run, other, average)
+    if most is None:
         return ""
-    most = max(behind, key=lambda group: excess(group, run, other, average))
-    large = [group for group in behind if group.hits[run].n_units >= FEW]
+    large = [group for group in groups if group.hits[run].n_units >= FEW]
     widest = max(large, key=lambda group: excess(group, run, other, average) / group.hits[run].n, default=None)
+    if widest is not None and excess(widest, run, other, average) <= 0:
+        widest = None
 
     def told(group: QuestionGroup) -> str:
         missed = f"{missed_count(group.hits[run]):,} of {group.hits[run].n:,} missed"
@@ -144,31 +153,33 @@ class NetChange(NamedTuple):
         return self.gained - self.lost
 
 
-def change_of(map: Map, group: QuestionGroup, run: str, other: str, k: int) -> NetChange:
-    """Return what changes from `run` to `other` among the questions of a group on which both are measured."""
+def changes(map: Map, groups: Sequence[QuestionGroup], run: str, other: str, k: int) -> dict[str, NetChange]:
+    """Return by group what changes from `run` to `other` among the questions on which both are measured."""
     questions = known_of(map).questions
     first, second = first_hits(map.study, run), first_hits(map.study, other)
-    both = [id for number in group.numbers if (id := questions[number].id) in first and id in second]
-    hits = [(0 < first[id] <= k, 0 < second[id] <= k) for id in both]
-    return NetChange(hits.count((False, True)), hits.count((True, False)))
+
+    def change_of(group: QuestionGroup) -> NetChange:
+        both = [id for number in group.numbers if (id := questions[number].id) in first and id in second]
+        hits = [(0 < first[id] <= k, 0 < second[id] <= k) for id in both]
+        return NetChange(hits.count((False, True)), hits.count((True, False)))
+
+    return {group.id: change_of(group) for group in groups}
 
 
-def most_changed(map: Map, groups: Sequence[QuestionGroup], run: str, other: str, k: int) -> list[QuestionGroup]:
+def most_changed(groups: Sequence[QuestionGroup], changed: Mapping[str, NetChange]) -> list[QuestionGroup]:
     """Return the groups of which one of two runs finds a question that the other misses, the largest net changes, gains
     or losses, first.
     """
-    changes = {group.id: change_of(map, group, run, other, k) for group in groups}
-    changed = [group for group in groups if any(changes[group.id])]
-    return sorted(changed, key=lambda group: (-abs(changes[group.id].net), -sum(changes[group.id])))
+    some = [group for group in groups if any(changed[group.id])]
+    return sorted(some, key=lambda group: (-abs(changed[group.id].net), -sum(changed[group.id])))
 
 
-def change_sentence(map: Map, groups: Sequence[QuestionGroup], run: str, other: str, k: int) -> str:
+def change_sentence(groups: Sequence[QuestionGroup], changed: Mapping[str, NetChange], run: str, other: str) -> str:
     """Return in which group a run gains the most over another, and in which it loses the most; "" if in none."""
-    net = {group.id: change_of(map, group, run, other, k).net for group in groups}
-    best, worst = (pick(groups, key=lambda group: net[group.id], default=None) for pick in (max, min))
+    best, worst = (pick(groups, key=lambda group: changed[group.id].net, default=None) for pick in (max, min))
     said = []
-    for group, verb in ((best, "gains"), (worst, "loses")):
-        if group is not None and (net[group.id] > 0) == (verb == "gains") and net[group.id]:
+    for group, verb, sign in ((best, "gains", 1), (worst, "loses", -1)):
+        if group is not None and sign * changed[group.id].net > 0:
             said.append(f"{verb} the most in “{group.name}” ({_missed_of_two(group, run, other)} missed)")
     return f"On net it {' and '.join(said)}." if said else ""
 
@@ -277,22 +288,26 @@ def list_of_misses(
 
 
 def list_of_changes(
-    map: Map, changed: Sequence[QuestionGroup], run: str, other: str, k: int, is_training: bool
+    map: Map,
+    ordered: Sequence[QuestionGroup],
+    changed: Mapping[str, NetChange],
+    run: str,
+    other: str,
+    k: int,
+    is_training: bool,
 ) -> Html:
     """List the groups of `most_changed`, each with a link that opens it, the questions gained and lost, and how many each
     run misses.
     """
-    lines = []
-    for group in changed:
-        change = change_of(map, group, run, other, k)
-        lines.append(
-            row(
-                f"{change.gained:,}",
-                f"{change.lost:,}",
-                _missed_of_two(group, run, other),
-                head=link(group.name, _opens(map, group)),
-            )
+    lines = [
+        row(
+            f"{changed[group.id].gained:,}",
+            f"{changed[group.id].lost:,}",
+            _missed_of_two(group, run, other),
+            head=link(group.name, _opens(map, group)),
         )
+        for group in ordered
+    ]
     if not lines:
         return Html("")
     heads = ("fixed", "broken") if is_training else (f"only {other} finds", f"only {run} finds")

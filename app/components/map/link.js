@@ -19,6 +19,11 @@ function open(event) {
   window.dispatchEvent(new PopStateEvent("popstate"));
 }
 
+// Returns a function from a place on the map to pixels of the plot.
+function pixels({ xaxis, yaxis }) {
+  return ([x, y]) => [xaxis._offset + xaxis.d2p(x), yaxis._offset + yaxis.d2p(y)];
+}
+
 function draw() {
   const { plot, canvas, places } = state;
   const layout = plot._fullLayout;
@@ -30,7 +35,7 @@ function draw() {
   const { xaxis, yaxis } = layout;
   const pen = canvas.getContext("2d");
   pen.scale(scale, scale);
-  const pixel = ([x, y]) => [xaxis._offset + xaxis.d2p(x), yaxis._offset + yaxis.d2p(y)];
+  const pixel = pixels(layout);
   const isInside = ([x, y]) => x >= xaxis._offset && x <= xaxis._offset + xaxis._length && y >= yaxis._offset && y <= yaxis._offset + yaxis._length;
   const stroke = (from, to, width, dash) => {
     pen.beginPath();
@@ -45,10 +50,10 @@ function draw() {
   for (const { from, to } of state.leaders) stroke(from, to, 1, []);
   const place = places.get(new URLSearchParams(location.search).get("point"));
   if (!place || !isInside(pixel(place))) return;
-  const to = (ids) => (ids ?? []).map((id) => places.get(id)).filter(Boolean).map(pixel);
+  const to = (ids) => (ids ?? []).map((id, i) => [places.get(id), i + 1]).filter(([end]) => end).map(([end, rank]) => [pixel(end), rank]);
   const solid = to(state.lines.solid), dotted = to(state.lines.dotted), ink = pen.strokeStyle;
-  for (const end of dotted) stroke(pixel(place), end, 1, [2, 3]);
-  for (const end of solid) stroke(pixel(place), end, 1, []);
+  for (const [end] of dotted) stroke(pixel(place), end, 1, [2, 3]);
+  for (const [end] of solid) stroke(pixel(place), end, 1, []);
   pen.globalAlpha = 1;
   marks(pen, solid, dotted, ink, getComputedStyle(document.body).backgroundColor);
   pen.strokeStyle = RING;
@@ -64,15 +69,15 @@ const SQUARE = 5, DISC = 8, STEPS = [[0, 0], ...[17, 34].flatMap((far) => [[far,
 // Squares where the solid lines end; discs with the ranks of the hits where the dotted ones do, beside each other.
 function marks(pen, solid, dotted, ink, ground) {
   pen.setLineDash([]);
-  const taken = [...solid];
-  for (const [x, y] of solid) {
+  const taken = solid.map(([end]) => end);
+  for (const [x, y] of taken) {
     pen.fillStyle = POSITIVE;
     pen.fillRect(x - SQUARE, y - SQUARE, 2 * SQUARE, 2 * SQUARE);
   }
   pen.font = "600 11px sans-serif";
   pen.textAlign = "center";
   pen.textBaseline = "middle";
-  dotted.forEach(([x, y], i) => {
+  for (const [[x, y], rank] of dotted) {
     const isFree = ([px, py]) => taken.every(([ox, oy]) => Math.hypot(px - ox, py - oy) >= 2 * DISC);
     const middle = STEPS.map(([dx, dy]) => [x + dx, y + dy]).find(isFree) ?? [x, y];
     taken.push(middle);
@@ -81,8 +86,8 @@ function marks(pen, solid, dotted, ink, ground) {
     pen.arc(...middle, DISC, 0, 2 * Math.PI);
     pen.fill();
     pen.fillStyle = ground;
-    pen.fillText(`${i + 1}`, middle[0], middle[1] + 0.5);
-  });
+    pen.fillText(`${rank}`, middle[0], middle[1] + 0.5);
+  }
 }
 
 const NARROW = 620, SMALLER = 0.6, fitted = new WeakSet();
@@ -107,10 +112,10 @@ const SIDES = [[0, -1], [0, 1], [1, -0.6], [-1, -0.6], [1, 0.6], [-1, 0.6], [1, 
 // Each name, in the order of their importance, stands beside its place, where it covers the fewest questions and lies over no earlier
 // name, with a line to its place; it is hidden where there is no room.
 function separate(plot) {
-  const taken = [], leaders = [], { xaxis, yaxis } = plot._fullLayout;
+  const taken = [], leaders = [], { yaxis } = plot._fullLayout;
   const frame = plot.getBoundingClientRect();
   const most = window.innerWidth > NARROW ? Infinity : ON_PHONES;
-  const pixel = ([x, y]) => [xaxis._offset + xaxis.d2p(x), yaxis._offset + yaxis.d2p(y)];
+  const pixel = pixels(plot._fullLayout);
   const questions = [...state.places].filter(([id]) => id.startsWith("q:")).map(([, place]) => pixel(place));
   for (const name of plot.querySelectorAll(".annotation")) {
     name.dataset.placed = "yes";

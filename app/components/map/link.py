@@ -16,7 +16,7 @@ def _source() -> str:
 
 class Lines(NamedTuple):
     """The ids of the points to which lines lead from the open point: solid ones to a question's positives, or to a
-    passage's questions; dotted ones to a question's hits.
+    passage's questions; dotted ones to a question's hits, by rank, where "" is a hit that is not on the map.
     """
 
     solid: tuple[str, ...] = ()

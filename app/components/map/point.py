@@ -16,11 +16,14 @@ from blindspot.app.components.marks import notice, relation_label
 from blindspot.app.markup import Html, div, join, link, span, tag
 from blindspot.backend.maps.selection import PASSAGE
 from blindspot.backend.maps.stored import Map
+from blindspot.backend.text.answers import answer_spans
 from blindspot.backend.text.number_words import quantity
+from blindspot.backend.text.spans import excerpt_start
 from blindspot.db.errors import BlindspotError
 
 NEIGHBOURS = 10
 LINES = 10  # to the first hits of the open question, at most
+EXCERPT, BEFORE = 75, 25  # characters of a passage in a list, and before the answer
 
 
 class OpenPoint(NamedTuple):
@@ -50,7 +53,7 @@ class OpenPoint(NamedTuple):
         return np.asarray(self.map.ordinals)[places]
 
     def ranks(self) -> dict[int, int]:
-        """Return the rank of each hit of the first run by its ordinal; none for a passage, or a run without the question."""
+        """Return the rank of each hit of the first run by its ordinal; none for a passage or a run without the question."""
         if not self.is_question or not self.runs:
             return {}
         run = self.map.study.run(self.runs[0])
@@ -79,9 +82,11 @@ def lines_of(opened: OpenPoint) -> Lines:
         asked_by = known_of(map).questions_by_passage.get(opened.number - map.shown_questions, ())
         return Lines(tuple(ids[each] for each in asked_by if each < map.shown_questions))
     where = _places(map)
-    hits = [where[ordinal] for ordinal in list(opened.ranks())[: min(opened.k, LINES)] if ordinal in where]
-    positives = known_of(map).positives[opened.number]
-    return Lines(*(tuple(ids[map.shown_questions + place] for place in places) for places in (positives, hits)))
+    hits = [where.get(ordinal) for ordinal in list(opened.ranks())[: min(opened.k, LINES)]]
+    return Lines(
+        tuple(ids[map.shown_questions + place] for place in known_of(map).positives[opened.number]),
+        tuple("" if place is None else ids[map.shown_questions + place] for place in hits),
+    )
 
 
 def _places(map: Map) -> dict[int, int]:
@@ -128,13 +133,12 @@ def _near_passages(opened: OpenPoint) -> Html:
     of = f", rank of {opened.runs[0]}" if ranks else ""
     how = f"{measure.capitalize()} in the original space of {encoder['name']}{of}; neighbours on the map may differ."
     lists = []
-    hit = list(ranks)[: opened.k][-1:]
-    if own is not None and hit:
-        last = map.nearest_among(opened.number, np.array(hit), opened.view)
-        best, other = (abs(float(near.similarity[0][0])) for near in (own, last))
-        rank = f"hit {ranks[hit[0]]:,} of {opened.runs[0]}"
-        lists.append(tag("p", f"{measure.capitalize()} of the best positive {best:.3f}, of {rank} {other:.3f}."))
     if own is not None:
+        if hit := list(ranks)[: opened.k][-1:]:
+            last = map.nearest_among(opened.number, np.array(hit), opened.view)
+            best, other = (abs(float(near.similarity[0][0])) for near in (own, last))
+            rank = f"hit {ranks[hit[0]]:,} of {opened.runs[0]}"
+            lists.append(tag("p", f"{measure.capitalize()} of the best positive {best:.3f}, of {rank} {other:.3f}."))
         heading = tag("h3", f"Positives, gold or judged ({len(positives):,}; solid lines)")
         lists += [heading, _passage_list(opened, own, ranks, frozenset())]
     hits = f"; dotted lines: the first {min(opened.k, LINES)} of {opened.runs[0]}" if ranks else ""
@@ -143,12 +147,11 @@ def _near_passages(opened: OpenPoint) -> Html:
     return div(*lists, tag("p", how, cls="convention"))
 
 
-def _around_answer(text: str, answers: Sequence[str]) -> str:
-    """Return some words of a text around the first answer that it holds letter by letter, else its first words."""
-    folded = text.casefold()
-    found = [start for answer in answers if (start := folded.find(answer.casefold())) >= 0] if answers else []
-    start = max(0, min(found, default=0) - 25)
-    return f"{'…' if start else ''}{text[start : start + 75].strip()}…"
+def _excerpt(text: str, answers: Sequence[str]) -> str:
+    """Return some words of a text around its first answer, else its first words."""
+    spans = answer_spans(text, answers) if answers else []
+    start = excerpt_start(text, spans[0][0], BEFORE) if spans else 0
+    return f"{'…' if start else ''}{text[start : start + EXCERPT]}…"
 
 
 def _passage_list(opened: OpenPoint, near: Neighbours, ranks: Mapping[int, int], positives: frozenset[int]) -> Html:
@@ -167,7 +170,7 @@ def _passage_list(opened: OpenPoint, near: Neighbours, ranks: Mapping[int, int],
                 span(f"rank {ranks[ordinal]:,} " if ordinal in ranks else "", cls="soft"),
                 link(title, address(opened.map, point=PASSAGE + passage.id)) if is_here else title,
                 span(" positive", cls="positive") if ordinal in positives else "",
-                span(f" {_around_answer(passage.text, answers)}", cls="soft"),
+                span(f" {_excerpt(passage.text, answers)}", cls="soft"),
                 "" if is_here else span(" · not on this map", cls="soft"),
             )
         )
