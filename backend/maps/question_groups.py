@@ -101,12 +101,9 @@ def closeness(map: Map, point_facts: PointFacts, group: QuestionGroup, view: int
     vectors = unit_vectors(np.asarray(map.question_vectors(view))).astype(np.float64)
     own, rest = vectors[inside], vectors[~inside]
     measured = {row["group"]: row[("before", "after")[view]] if "before" in row else row for row in map.spread}
-    of_group, of_all = (measured.get(name) for name in (group.id, ALL))
-    if not are_by_relation(point_facts) or of_group is None or of_all is None:
-        of_group = of_all = {"similarity": {"value": None}}
-    return Closeness(
-        mean_cosine(own),
-        float(own.mean(axis=0) @ rest.mean(axis=0)),
-        of_group["similarity"]["value"],
-        of_all["similarity"]["value"],
-    )
+
+    def similarity(of: str) -> float | None:
+        return measured[of]["similarity"]["value"] if of in measured and are_by_relation(point_facts) else None
+
+    others = float(own.mean(axis=0) @ rest.mean(axis=0))
+    return Closeness(mean_cosine(own), others, similarity(group.id), similarity(ALL))
