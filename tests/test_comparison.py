@@ -162,9 +162,8 @@ def test_the_sentence_follows_the_adjusted_verdict(study, low, high, p, said, le
     assert said in sentence and left_out not in sentence
     assert ("no significant difference" in sentence) == (p > 0.05)
     below = significance_sentence(found, 8)
-    assert (
-        f"is {'significant' if p <= 0.05 else 'not significant'} (p = {p:.3f} after Holm's method for 8 tests)"
-    ) in below
+    verdict = "; significant on this collection" if p <= 0.05 else ": the difference is not significant"
+    assert f"ver 7 questions{verdict} (p = {p:.3f}, adjusted for 8 tests)" in below
     assert ("excludes 0" in below) == (p > 0.05 and low > 0) and "7 questions" in below
     turned = replace(
         found, difference=replace(found.difference, estimate=replace(estimate, value=-0.076, low=-high, high=-low))

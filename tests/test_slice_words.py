@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +12,7 @@ from blindspot.analysis.buckets import GROUPS
 from blindspot.app.components.slice_tables import spoken_table
 from blindspot.app.components.strips import difference_strip, strip_head, widest_difference
 from blindspot.backend.core.runs import write_run
-from blindspot.backend.evaluation.comparison import Comparison, measure
+from blindspot.backend.evaluation.comparison import Comparison, by_group, measure
 from blindspot.backend.evaluation.measures import SUCCESS
 from blindspot.backend.evaluation.panel_words import (
     clearest_sentence,
@@ -22,7 +21,7 @@ from blindspot.backend.evaluation.panel_words import (
     small_groups_sentence,
 )
 from blindspot.backend.evaluation.slice_finder import find_slices
-from blindspot.backend.evaluation.slice_words import in_words, merge_nested, part_of, sentence_parts
+from blindspot.backend.evaluation.slice_words import in_words, leads_sentence, merge_nested, part_of, slice_sentence
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.db.records import Hits, Passage, Question
 from tests.studies import make_study
@@ -72,16 +71,16 @@ def test_the_planted_slice_is_said_and_its_parts_are_nested(tmp_path):
     assert not [each for each, _ in others if "P19" in each.expression and "P19" in head.expression]
     parts = [part_of(each, found.n) for each, _ in [(head, nested), *others]]
     assert parts == sorted(parts)
-    made = spoken_table([(head, nested), *others], {}, str, found.n)
+    whole = by_group(facts.comparison, 1, {"": np.arange(160)})[""]
+    made = spoken_table([(head, nested), *others], {}, whole, str)
     assert made.count('scope="rowgroup"') == (len(set(parts)) if len(set(parts)) > 1 else 0)
-    assert made.index('data-n="n 60"' if "P19" in head.expression else 'data-n="n 100"') < made.index("</code>")
-    twice = spoken_table([(head, nested), (head, [])], {}, str, found.n)
+    n = 'data-n="n 60"' if "P19" in head.expression else 'data-n="n 100"'
+    assert made.index('data-n="n 160"') < made.index(n) < made.index(f'title="{head.expression}"')
+    twice = spoken_table([(head, nested), (head, [])], {}, whole, str)
     assert "rowgroup" not in twice and "moves it by +" in twice, "one part needs no name"
-    assert sentence(head, ("one", "two")).startswith(
-        (
-            "one is 100.0 points ahead on 60 questions that ask for place of birth",
-            "one and two are level on 100 questions that ask for place of death",
-        )
+    assert slice_sentence(head, ("one", "two"), 1) in (
+        "one is 100.0 points ahead of two in the top 1 on 60 questions that ask for place of birth (P19)",
+        "one and two are level in the top 1 on 100 questions that ask for place of death (P20)",
     )
 
 
@@ -96,46 +95,24 @@ def test_the_list_has_small_slices_first_and_those_without_an_established_lead_l
     )
 
 
-def sentence(*found) -> str:
-    return "".join(sentence_parts(*found))
-
-
 @pytest.mark.parametrize(
-    ("here", "outside", "words"),
+    ("here", "words"),
     [
-        (0.449, 0.016, "A is 44.9 points ahead on 84 questions of relation P1; elsewhere 1.6 ahead."),
-        (-0.06, 0.196, "B is 6.0 points ahead on 84 questions of relation P1; elsewhere 19.6 behind."),
-        (0.2, 0.0, "A is 20.0 points ahead on 84 questions of relation P1; elsewhere level."),
-        (-0.0001, 0.209, "A and B are level on 84 questions of relation P1; elsewhere A is 20.9 ahead."),
-        (0.0, -0.1, "A and B are level on 84 questions of relation P1; elsewhere B is 10.0 ahead."),
+        (0.449, "A is 44.9 points ahead of B in the top 5 on 84 questions of relation P1"),
+        (-0.06, "B is 6.0 points ahead of A in the top 5 on 84 questions of relation P1"),
+        (-0.0001, "A and B are level in the top 5 on 84 questions of relation P1"),
     ],
 )
-def test_a_sentence_says_who_is_ahead_there_and_elsewhere(here, outside, words):
+def test_a_title_says_who_is_ahead_in_a_slice(here, words):
     figures = SimpleNamespace(n=84, difference=SimpleNamespace(estimate=SimpleNamespace(value=here)))
-    found = SimpleNamespace(figures=figures, outside=outside, expression="relation:P1")
-    assert sentence(found, ("A", "B")) == words
-    titled = sentence(found, ("A", "B"), 5)
-    assert titled == re.sub(
-        "([AB]) (.+?) ahead on",
-        r"\1 \2 ahead of other in the top 5 on",
-        words.replace("level on", "level in the top 5 on"),
-    ).replace("other", "B" if here > 0 else "A")
+    assert slice_sentence(SimpleNamespace(figures=figures, expression="relation:P1"), ("A", "B"), 5) == words
 
 
-@pytest.mark.parametrize(
-    ("here", "rest", "words"),
-    [
-        ((0.449, 0.319, 0.566), (0.016, -0.026, 0.057), "(95%: 31.9 to 56.6); elsewhere 1.6 ahead, not established."),
-        ((-0.3, -0.4, -0.2), (0.196, 0.1, 0.3), "(95%: 20.0 to 40.0); elsewhere 19.6 behind (95%: 10.0 to 30.0)."),
-        ((-0.3, -0.4, -0.2), (-0.1, -0.2, -0.05), "(95%: 20.0 to 40.0); elsewhere 10.0 ahead (95%: 5.0 to 20.0)."),
-        ((0.3, 0.2, 0.4), (0.0, -0.1, 0.1), "(95%: 20.0 to 40.0); elsewhere level."),
-    ],
-)
-def test_a_title_on_a_slice_states_both_intervals(here, rest, words):
-    inside, outside = (Estimate(value, 84, low, high, "t") for value, low, high in (here, rest))
-    figures = SimpleNamespace(n=84, difference=SimpleNamespace(estimate=inside))
-    found = SimpleNamespace(figures=figures, outside=rest[0], expression="relation:P1")
-    assert sentence(found, ("A", "B"), 5, outside).endswith(f"on 84 questions of relation P1 {words}")
+def test_below_a_title_each_difference_has_its_interval():
+    inside, outside = Estimate(-0.3, 84, -0.4, -0.2, "t"), Estimate(0.016, 900, -0.026, 0.057, "t")
+    assert leads_sentence({"there": inside, "elsewhere": outside}, 5) == (
+        "A − B, points of Success@5: −30.0 there (95%: −40.0 to −20.0), +1.6 elsewhere (95%: −2.6 to +5.7)."
+    )
 
 
 def test_the_relation_that_is_named_has_enough_facts():
@@ -156,7 +133,7 @@ def test_the_relation_that_is_named_has_enough_facts():
         return words(table, names)
 
     assert said((29, 30)) == (
-        "one is better than two in 1 of the 1 relation with 30 or more facts in the top 5; most on author (P50), by 30.0 "
+        "In the top 5, one is better than two in 1 of 1 relation with 30 or more facts; most on author (P50), by 30.0 "
         "points (95%: 20.0 to 40.0)."
     )
     assert said((30, 30)).endswith("; most on place of birth (P19), by 70.0 points (95%: 60.0 to 80.0).")
@@ -177,7 +154,9 @@ def test_the_relation_that_is_named_has_enough_facts():
         "2 relations."
     )
     assert said((29, 30), words=clearest_sentence) == "", "the heading says it"
-    assert said((30, 30), sign=-1).startswith("two is better than one in 2 of 2 relations"), "seen from the better run"
+    assert said((30, 30), sign=-1).startswith("In the top 5, two is better than one in all 2 relations; most"), (
+        "seen from the better run"
+    )
     assert said((30, 30), sign=-1).endswith("; most on place of birth (P19), by 70.0 points (95%: 60.0 to 80.0).")
 
 

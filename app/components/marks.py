@@ -79,9 +79,9 @@ def n_figure(n: int, unit_count: int | None, unit: Unit | None) -> Html:
 
 
 def rank(value: int, depth: int, run_side: str = "") -> Html:
-    """The rank of the first relevant passage; a dash if none is within `depth`."""
+    """The rank of the first relevant passage, such as "7", or ">100" if none is within `depth`."""
     if value <= 0:
-        return tag("span", "–", cls="rank none", title=f"no relevant passage among the first {depth}")
+        return tag("span", f">{depth}", cls="rank none", title=f"no relevant passage among the first {depth}")
     return tag("span", f"{value}", cls=f"rank {run_side}")
 
 

@@ -66,8 +66,8 @@ def _table_head(selection: Selection) -> Html:
         "tr",
         sort_heading("order", "question", "Sort by order of import", "left"),
         sort_heading("frequency", term("freq", FREQUENCY), "Sort by frequency", "aside"),
-        sort_heading("a", letter("a"), "Rank of the first relevant passage in A"),
-        sort_heading("b", letter("b"), "Rank of the first relevant passage in B"),
+        sort_heading("a", join("rank ", letter("a")), "Rank of the first relevant passage in A"),
+        sort_heading("b", join("rank ", letter("b")), "Rank of the first relevant passage in B"),
         sort_heading("contrast", term("contrast", CONTRAST), "Sort by contrast between the two runs"),
         sort_heading("overlap", term("overlap", OVERLAP), "Sort by overlap of the two lists, lowest first", "aside"),
     )

@@ -92,10 +92,10 @@ def _heads(table: RelationTable, runs: Sequence[str], limit: float) -> list[Html
     if table.differences:
         counted = quantity(len(table.differences), "relation")
         heads += [
-            tag("th", term("ahead", GAIN), scope="col"),
+            tag("th", term("ahead", GAIN), scope="col", cls="lead"),
             *_count_heads(),
-            wide_head(term("p (Holm)", f"p value, Holm-adjusted for {counted}")),
             strip_head(limit),
+            tag("th", term("p (Holm)", f"p value, Holm-adjusted for {counted}"), scope="col", cls="wide deep"),
         ]
     others = [k for k in table.ks if k != table.k]
     return heads + [tag("th", name, f" @{k}", scope="col", cls="wide deep") for name in names for k in others]
@@ -115,14 +115,14 @@ def _cells(
     is_share, is_wide = table.measure is SUCCESS, "wide" if table.differences else None
     cells = [tag("td", percentage(values[run][table.k], inline, is_share), cls=is_wide) for run in runs]
     if table.differences and both is None:
-        cells += [tag("td"), *counts, wide_cell(""), tag("td", cls="wide strip-column")]
+        cells += [tag("td"), *counts, tag("td", cls="wide strip-column"), tag("td", cls="wide deep")]
     elif both is not None:
         estimate = both.difference.estimate
         cells += [
             tag("td", gain(both.difference), data_value=estimate.value),
             *counts,
-            _adjusted_p(both),
             strip_cell(estimate, limit, is_pale=both.difference.p_shown > SURE or both.units < FEW),
+            tag("td", _adjusted_p(both), cls="wide deep"),
         ]
     others = [k for k in table.ks if k != table.k]
     return cells + [
@@ -130,9 +130,9 @@ def _cells(
     ]
 
 
-def _adjusted_p(both: PairedFigures) -> Html:
+def _adjusted_p(both: PairedFigures) -> str:
     p = both.difference.p_adjusted
-    return wide_cell("" if p is None else p_value(p))
+    return "" if p is None else p_value(p)
 
 
 def _count_heads() -> tuple[Html, Html]:
@@ -182,7 +182,7 @@ def along_frequency(curves: Curves, runs: Sequence[str], questions_address: Addr
                 both = differences.get(point.bucket)
                 cells.append(tag("td", gain(both.difference) if both else ""))
                 cells += (
-                    [*_count_cells(both, partial(questions_address, expression)), _adjusted_p(both)]
+                    [*_count_cells(both, partial(questions_address, expression)), wide_cell(_adjusted_p(both))]
                     if both
                     else [wide_cell("")] * 3
                 )
@@ -194,7 +194,7 @@ def along_frequency(curves: Curves, runs: Sequence[str], questions_address: Addr
     heads = [wide_head("n")]
     heads += [wide_head(name) if curves.differences else tag("th", name, scope="col") for name in names[:2]]
     if curves.differences:
-        heads += [tag("th", term("ahead", GAIN), scope="col"), *_count_heads()]
+        heads += [tag("th", term("ahead", GAIN), scope="col", cls="lead"), *_count_heads()]
         heads.append(wide_head(term("p (Holm)", "p value, Holm-adjusted for the number of groups")))
     heads += [wide_head(name) for name in names[2:]]
     known_heads = ("frequency group" if name == "bucket" else name for name in curves.known_columns)

@@ -27,7 +27,8 @@ from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BlindspotError
 
 MOVES = (
-    "Contribution of the slice to the overall difference: its share of the questions × (difference inside − outside)"
+    "Contribution of the slice to the difference over all questions: its share of the questions × (difference inside − "
+    "outside), which is the difference over all questions − that elsewhere"
 )
 
 CLASSES = "figures groups slices"
@@ -120,22 +121,25 @@ def saved_table(
 def spoken_table(
     with_nested: Sequence[tuple[FoundSlice, list[FoundSlice]]],
     elsewhere: Mapping[str, PairedFigures],
+    whole: PairedFigures,
     questions_address: Callable[[str], str],
-    question_count: int,
 ) -> Html:
-    """The found slices in words and as expressions, with the lead within and elsewhere as figures and on a line. The
-    slices nested in a slice are folded below its words. A line names each part of the list, if there are several.
+    """The found slices in words, with the lead within and elsewhere as figures and on a line, below the lead over all
+    questions. The slices nested in a slice are folded beside its words. A line names each part of the list, if there
+    are several. The expressions are in the tooltips of the words and in `found_table`.
 
     Args:
-        elsewhere: by the slice's expression, the figures of the other questions. question_count: the number of
-            questions in which the slices were found.
+        elsewhere: by the slice's expression, the figures of the other questions. whole: those of all questions.
     """
 
     def spoken(found_slice: FoundSlice) -> Html:
         words = in_words(found_slice.expression)
-        return link(f"{words[:1].upper()}{words[1:]}", questions_address(found_slice.expression))
+        return link(
+            f"{words[:1].upper()}{words[1:]}", questions_address(found_slice.expression), title=found_slice.expression
+        )
 
-    limit = widest_difference(each.figures.difference.estimate for each, _ in with_nested)
+    shown = [whole, *(each.figures for each, _ in with_nested)]
+    limit = widest_difference(each.difference.estimate for each in shown)
 
     def line(each: FoundSlice, nested: Sequence[FoundSlice]) -> Html:
         summary = tag("summary", quantity(len(nested), "nested slice"))
@@ -149,14 +153,22 @@ def spoken_table(
             tag("td", gain(rest.difference) if rest else "–", cls="wide", data_value=each.outside),
             _wide(signed_number(100 * each.explained)),
             strip_cell(figures.difference.estimate, limit, 100 * each.outside, figures.difference.p_shown > SURE),
-            head=join(name, tag("code", each.expression, cls="expression"), inside),
+            head=join(name, inside),
             cls="few" if figures.units < FEW else None,
         )
 
-    parts = [list(each) for _, each in groupby(with_nested, lambda group: part_of(group[0], question_count))]
-    bodies = []
+    sums = row(
+        _wide(n_figure(whole.n, whole.units, whole.unit)),
+        tag("td", gain(whole.difference)),
+        _wide(""),
+        _wide(""),
+        strip_cell(whole.difference.estimate, limit, is_pale=whole.difference.p_shown > SURE),
+        head=div("All questions", cls="name", data_n=f"n {n_cell(whole.n, whole.units, whole.unit)}"),
+    )
+    parts = [list(each) for _, each in groupby(with_nested, lambda group: part_of(group[0], whole.n))]
+    bodies = [tag("tbody", sums, cls="sums")]
     for part in parts:
-        words = PARTS[part_of(part[0][0], question_count)]
+        words = PARTS[part_of(part[0][0], whole.n)]
         rule = tag("tr", tag("th", words, colspan=6, scope="rowgroup", cls="left soft"), cls="part")
         bodies.append(tag("tbody", rule if len(parts) > 1 else "", *(line(*group) for group in part)))
     return tag("table", _spoken_head(limit), *bodies, cls="figures groups spoken")
@@ -166,8 +178,8 @@ def _spoken_head(limit: float) -> Html:
     return table_head(
         "questions",
         _wide("n", "th"),
-        tag("th", term("ahead", GAIN), scope="col"),
-        _wide(term("ahead elsewhere", f"In the other questions. {GAIN}"), "th"),
+        tag("th", term("ahead", GAIN), scope="col", cls="lead"),
+        tag("th", term("ahead elsewhere", f"In the other questions. {GAIN}"), scope="col", cls="wide lead"),
         _wide(term("contribution", MOVES), "th"),
         strip_head(limit),
     )

@@ -81,10 +81,10 @@ def page() -> None:
     head, pickers = st.container(), st.container(key="pickers")
     with pickers:
         is_frequency = url.value("view") == "frequency"
-        columns = st.columns([6, 3, 3] if is_frequency else [8, 3], vertical_alignment="bottom")
+        columns = st.columns([6, 3, 3] if is_frequency else [4, 2.2, 6.4], vertical_alignment="bottom")
         with columns[0]:
             url.multiselect("Runs", "runs", list(known), names, help="The first two are compared with each other.")
-        with columns[-1]:
+        with columns[1]:
             relevance: Kind = url.select(
                 "Relevance",
                 "relevance",
@@ -99,9 +99,9 @@ def page() -> None:
     view = url.one_of("view", list(VIEWS), "relation")
     related = bool((panel.relations != "").any())
     below = _below_heading(panel, names, k, measure, view)
-    with columns[1]:
+    with columns[2]:
         curves = _frequency_curves(panel, k, measure) if view == "frequency" else None
-    with pickers:
+    with columns[2] if curves is None else pickers:
         show(_choosers(panel, k, view, measure, curves))
     chosen = Selection(names[0], names[1], k, relevance, measure=measure.name) if len(names) > 1 else None
     if curves is not None:

@@ -4,7 +4,7 @@ slices.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -32,18 +32,18 @@ from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.tags import tags_panel
 from blindspot.app.components.team.batches import send_to_judging
 from blindspot.app.entry import enter
-from blindspot.app.markup import Html, div, link, show, tag
+from blindspot.app.markup import Html, div, join, link, show, tag
 from blindspot.app.runs import convention, missing_runs, offered_runs, pair_of_address
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
 from blindspot.backend.evaluation import saved_slices
-from blindspot.backend.evaluation.comparison import PairedFigures, by_group
+from blindspot.backend.evaluation.comparison import SURE, PairedFigures, by_group
 from blindspot.backend.evaluation.comparison_words import limits_sentence
 from blindspot.backend.evaluation.measures import MEASURES
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices, find_slices, join_expressions
 from blindspot.backend.evaluation.slice_report import SliceReport, method_note
-from blindspot.backend.evaluation.slice_words import in_words, merge_nested, sentence_parts
+from blindspot.backend.evaluation.slice_words import in_words, leads_sentence, merge_nested, slice_sentence
 from blindspot.backend.evaluation.slices import Facts, by_results
 from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.errors import BlindspotError
@@ -249,29 +249,40 @@ def _finder(open_study, selection: Selection, facts: Facts, head: DeltaGenerator
     )
     found = _found_slices(facts, selection.slice, *key)
     heading = "h2" if selection.slice else "h1"
-    asked = f"{facts.comparison.units.count_words()} in both runs. Points of Success@{selection.k}, A − B."
-    under = tag("p", asked, cls="under") if heading == "h1" else ""
     about = methods_note(convention(facts.comparison.run_a.kind, selection.rule), " ", method_note(found))
     with head:
         if not found.slices:
             compared = facts.comparison
             lead_to(step_of_selection(open_study, compared, selection, np.ones(len(compared), dtype=bool)))
-            show(tag(heading, _nothing_found(found)), under, tag("p", *_instead(found, selection)), about, fold)
+            asked = tag("p", f"{compared.units.count_words()} in both runs.", cls="under") if heading == "h1" else ""
+            show(tag(heading, _nothing_found(found)), asked, tag("p", *_instead(found, selection)), about, fold)
             return
         with_nested = merge_nested(found, facts)
         first = with_nested[0][0]
         there = replace(selection, slice=join_expressions([selection.slice, first.expression]))
         lead_to(step_of_selection(open_study, facts.comparison, there, facts.mask(there.slice), " of this slice"))
         elsewhere = _elsewhere(facts, selection, with_nested)
-        outside = elsewhere[first.expression].difference.estimate if first.expression in elsewhere else None
-        names = selection.a, selection.b
-        said, rest = sentence_parts(first, names, selection.k, outside)
-        rest = rest.lstrip("; ")
-        answer = (tag("h1", unbroken(said, names)), tag("p", f"{rest[:1].upper()}{rest[1:]}"))
-        show(*((tag(heading, "Within the slice"),) if selection.slice else answer), under, about, fold)
-    _found_panel(selection, found, with_nested, elsewhere)
+        whole = by_group(facts.comparison, selection.k, {"": facts.mask(selection.slice)})[""]
+        title = tag("h2", "Within the slice") if selection.slice else _answer(selection, first, elsewhere, whole)
+        show(title, about, fold)
+    _found_panel(selection, found, with_nested, elsewhere, whole)
     report = SliceReport(selection.a, selection.b, selection.k, found)
     table_downloads(f"slices-{selection.a}-{selection.b}", report.as_latex, report.as_csv)
+
+
+def _answer(
+    selection: Selection, first: FoundSlice, elsewhere: Mapping[str, PairedFigures], whole: PairedFigures
+) -> Html:
+    """The heading on the first slice, and below it the differences there, elsewhere and over all questions."""
+    names = selection.a, selection.b
+    leads = {"there": first.figures.difference.estimate}
+    if first.expression in elsewhere:
+        leads["elsewhere"] = elsewhere[first.expression].difference.estimate
+    leads[f"over all {whole.questions}"] = whole.difference.estimate
+    return join(
+        tag("h1", unbroken(slice_sentence(first, names, selection.k), names)),
+        tag("p", leads_sentence(leads, selection.k), cls="under"),
+    )
 
 
 def _elsewhere(
@@ -312,7 +323,8 @@ def _found_panel(
     selection: Selection,
     found_slices: FoundSlices,
     with_nested: Sequence[tuple[FoundSlice, list[FoundSlice]]],
-    elsewhere: dict[str, PairedFigures],
+    elsewhere: Mapping[str, PairedFigures],
+    whole: PairedFigures,
 ) -> None:
     """Show the found slices with the slices nested in them, and the table of all figures. A narrow window shows the rest
     of a row in that table only.
@@ -321,7 +333,7 @@ def _found_panel(
     def slice_address(expression: str) -> str:
         return url.href(PAGE, _parameters_of(selection, expression))
 
-    made = spoken_table(with_nested, elsewhere, slice_address, found_slices.n)
+    made = spoken_table(with_nested, elsewhere, whole, slice_address)
     spoken = scrolling(made, NOT_SURE, few(found_slices.units.name))
     figures = tag(
         "details",
@@ -330,8 +342,11 @@ def _found_panel(
         cls="more",
     )
     order = tag("h3" if selection.slice else "h2", "Slices, by how much they move the overall difference")
-    marks = tag("p", "Filled: in the slice, with its 95% interval; hollow: elsewhere.", cls="convention")
-    show(div(order, spoken, marks, figures, cls="panel found", id="found"))
+    marks = (
+        f"Of {quantity(found_slices.tried, 'tested slice')}, those that differ from the other questions (p at most "
+        f"{SURE}, adjusted for all). Filled: in the slice, with its 95% interval; hollow: elsewhere."
+    )
+    show(div(order, spoken, tag("p", marks, cls="convention"), figures, cls="panel found", id="found"))
 
 
 enter(page)

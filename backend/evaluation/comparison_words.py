@@ -73,16 +73,13 @@ def conclusion(paired_figures: PairedFigures, run_a: str, run_b: str, tests: int
 def significance_sentence(paired_figures: PairedFigures, tests: int) -> str:
     """Return the sentence below a comparison's headline: how many questions it rests on, and how significant it is."""
     p, (_, low, high) = paired_figures.difference.p_shown, paired_figures.difference.estimate.percent
-    after = f"{p_words(p)} after Holm's method for {tests} tests"
+    after = f"{p_words(p)}, adjusted for {tests} tests"
     if p <= SURE:
-        better = f"finds a relevant passage in the top {paired_figures.k} more often"
-        if paired_figures.measure is not SUCCESS:
-            better = f"has a higher {paired_figures.title}"
-        return f"It {better} over these {paired_figures.questions}; on this collection the difference is significant ({after})."
+        return f"Over {paired_figures.questions}; significant on this collection ({after})."
     adjusted = (
         "" if low <= 0 <= high else f", though this interval, which is not adjusted for the {tests} tests, excludes 0"
     )
-    return f"Inconclusive over these {paired_figures.questions}: the difference is not significant ({after}){adjusted}."
+    return f"Inconclusive over {paired_figures.questions}: the difference is not significant ({after}){adjusted}."
 
 
 def limits_sentence(kind: str, rule: str) -> str:

@@ -68,14 +68,16 @@ def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
         return f"{_uncertain_leads(table, runs, total, where)}; none is established on its own."
     best, large = named_relation(table), _large_relations(table)
     gain = _gain(table, best)
-    if best in large and len(large) < len(table.differences):
-        total = f"the {quantity(len(large), 'relation')} with {FEW} or more {noun_form(2, table.unit)}"
+    count = len(table.differences)
+    if best in large and len(large) < count:
+        count, total = len(large), f"{quantity(len(large), 'relation')} with {FEW} or more {noun_form(2, table.unit)}"
     most = f" on {_relation_words(best)}, by {abs(gain):.1f} points {_stated(table, best)}"
     ahead = [sum(_gain(table, name) > 0 for name in sure), sum(_gain(table, name) < 0 for name in sure)]
     leader = 0 if ahead[0] >= ahead[1] else 1
     other = f", {runs[1 - leader]} in {ahead[1 - leader]}" if ahead[1 - leader] else ""
     whose = "" if (gain > 0) == (leader == 0) else f"{runs[gain < 0]} "
-    return f"{runs[leader]} is better than {runs[1 - leader]} in {ahead[leader]} of {total} {where}{other}; {whose}most{most}."
+    counted = f"all {total}" if 1 < count == ahead[leader] else f"{ahead[leader]} of {total}"
+    return f"{where[0].upper()}{where[1:]}, {runs[leader]} is better than {runs[1 - leader]} in {counted}{other}; {whose}most{most}."
 
 
 def _uncertain_leads(table: RelationTable, runs: Sequence[str], total: str, where: str) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.expressions import And, Condition, Expression, Not, NotAnExpression, parse
 from blindspot.analysis.relations import RELATIONS
-from blindspot.backend.core.result_table import stated_interval
+from blindspot.backend.core.result_table import signed_number, stated_interval
 from blindspot.backend.evaluation.findings import bucket_words
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices
 from blindspot.backend.evaluation.slices import Facts
@@ -95,42 +95,30 @@ def _range(conditions: Sequence[Condition]) -> str:
     return f"{low} or more" if high is None else f"{high} or fewer"
 
 
-def sentence_parts(
-    found_slice: FoundSlice, names: tuple[str, str], k: int | None = None, outside: Estimate | None = None
-) -> tuple[str, str]:
-    """Return a sentence that states which run is ahead in a slice and by how much, and its rest: by how much elsewhere.
+def slice_sentence(found_slice: FoundSlice, names: tuple[str, str], k: int) -> str:
+    """Return which run is ahead in a slice and by how much, as a sentence without its full stop.
 
     Args:
-        names: of A and B, as the sentence calls them. k: the cut-off, for a sentence that also names the other run.
-        outside: the difference elsewhere, for a rest that also states the intervals.
+        names: of A and B.
     """
-    estimate = found_slice.figures.difference.estimate
-    here, elsewhere = round(100 * (estimate.value or 0.0), 1), round(100 * found_slice.outside, 1)
+    here = round(100 * (found_slice.figures.difference.estimate.value or 0.0), 1)
     questions = f"on {quantity(found_slice.figures.n, 'question')} {in_words(found_slice.expression)}"
-    where = "" if k is None else f"in the top {k} "
-    sure = "" if outside is None else _sure_words(outside, elsewhere)
     if not here:
-        other = f"{names[elsewhere < 0]} is {abs(elsewhere):.1f} ahead{sure}" if elsewhere else "as well"
-        return f"{names[0]} and {names[1]} are level {where}{questions}", f"; elsewhere {other}."
-    other = f"{abs(elsewhere):.1f} {'ahead' if (elsewhere > 0) == (here > 0) else 'behind'}{sure}"
-    of_other = "" if k is None else f"of {names[here > 0]} {where}"
-    within = "" if outside is None else f" {_interval_words(estimate, here)}"
-    return (
-        f"{names[here < 0]} is {abs(here):.1f} points ahead {of_other}{questions}",
-        f"{within}; elsewhere {other if elsewhere else 'level'}.",
-    )
+        return f"{names[0]} and {names[1]} are level in the top {k} {questions}"
+    return f"{names[here < 0]} is {abs(here):.1f} points ahead of {names[here > 0]} in the top {k} {questions}"
 
 
-def _sure_words(estimate: Estimate, difference: float) -> str:
-    """Return the interval of a difference, or that it is not established."""
-    low, high = estimate.low or 0.0, estimate.high or 0.0
-    return ", not established" if low <= 0 <= high else f" {_interval_words(estimate, difference)}"
+def leads_sentence(leads: Mapping[str, Estimate], k: int) -> str:
+    """Return the differences in a slice and beside it, A - B, each with its interval, in one sentence.
 
-
-def _interval_words(estimate: Estimate, difference: float) -> str:
-    """Return the interval of a difference, seen from the run that is ahead."""
-    _, low, high = estimate.percent
-    return stated_interval(low, high) if difference > 0 else stated_interval(-high, -low)
+    Args:
+        leads: by where the questions lie, such as "in the slice" and "elsewhere".
+    """
+    said = []
+    for where, estimate in leads.items():
+        value, low, high = estimate.percent
+        said.append(f"{signed_number(value)} {where} {stated_interval(low, high, '+')}")
+    return f"A − B, points of Success@{k}: {', '.join(said)}."
 
 
 def merge_nested(slices: FoundSlices, facts: Facts) -> list[tuple[FoundSlice, list[FoundSlice]]]:

@@ -135,11 +135,12 @@ def test_a_researchers_journey(study, tab, tmp_path, record_property):
 
         said = "on 44 questions where the subject is mentioned once at most"
         go("Slices", f"lexical is 90.9 points ahead of vectors in the top 5 {said}")
-        expect(tab.locator("h1 + p")).to_contain_text(re.compile(r"^\(95%: .*\); elsewhere level\.$"))
+        leads = r"\+90\.9 there \(95%: .+\), \+0\.0 elsewhere \(95%: .+\), \+50\.0 over all 80 questions"
+        expect(tab.locator("h1 + p")).to_contain_text(re.compile(leads))
         expect(tab.locator("#found tbody tr a").first).to_contain_text("mentioned once at most")
         go(
             "Relations",
-            "lexical is better than vectors in 1 of 1 relation in the top 5; most on place of birth (P19), by 50.0 points (95%: ",
+            "In the top 5, lexical is better than vectors in 1 of 1 relation; most on place of birth (P19), by 50.0 points (95%: ",
         )
         click(tab.get_by_text("Plot of both runs"))
         tab.locator(".js-plotly-plot").last.wait_for()  # below it are the buttons, which move until it is drawn
