@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from blindspot.app.components.training.export import export_words
-from blindspot.app.components.training.models import _curves
+from blindspot.app.components.training.model_training import _curves
 from blindspot.backend.core.manifest import write_json
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.batches import make_batch
@@ -532,8 +532,7 @@ def test_a_job_that_ends_while_the_page_is_drawn_is_not_missed(study, monkeypatc
     assert "The set late is built. Open late" in page.text and "training?tab=sets&set=late" in page.links()
 
 
-def test_a_small_study_keeps_as_many_passages_as_it_has(study, monkeypatch, sent):
-    """40 passages with k = 100: indexing and retrieving would be refused."""
+def test_a_model_is_tried_by_a_button(study, monkeypatch, sent):
     build(study, name="raw")
     model(study, "mine", kind="dual encoder")
     page = Page(study.folder, "training", model="mine")
@@ -542,7 +541,7 @@ def test_a_small_study_keeps_as_many_passages_as_it_has(study, monkeypatch, sent
         patch.setenv("BLINDSPOT_STUDY", str(study.folder))
         patch.setenv("BLINDSPOT_SIGN_IN", "none")
         page.app.run()
-    assert sent == [("try model", {"name": "mine", "split": "dev", "k": 40})]
+    assert sent == [("try model", {"name": "mine", "split": "dev"})]
 
 
 def test_names_are_cut_at_64_characters_as_they_are_typed(study):

@@ -11,10 +11,11 @@ from blindspot.backend.retrieval import bm25, lucene_search
 from blindspot.backend.retrieval.bm25 import BM25
 from blindspot.backend.retrieval.lucene import java_class, on_jvm
 from blindspot.backend.retrieval.postings import arrays
+from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.records import Passage
 from tests.pyserini_oracle import as_anserini_prints
-from tests.studies import make_study, people
+from tests.studies import births, make_study, people
 
 
 @pytest.fixture(scope="module")
@@ -282,3 +283,13 @@ def test_real_passages_equal_pyserini(tmp_path, real_data, pyserini, monkeypatch
 def test_a_question_of_thousands_of_words(indexed_study, way):
     text = " ".join(f"word{i}" for i in range(3000)) + " harbour"
     assert (BM25(indexed_study).search([text], 3).ordinals >= 0).all()
+
+
+def test_a_small_study_keeps_as_many_passages_as_it_has(tmp_path):
+    """The usual k is 100. A larger k than there are passages is refused where somebody asks for it."""
+    passages = people(12)
+    study = make_study(tmp_path / "s", passages, births(passages))
+    bm25.build_index(study, threads=1)
+    with pytest.raises(Refused, match="k is 100, but there are only 12 passages"):
+        retrieve(study, "bm25", split="dev", k=100)
+    assert retrieve(study, "bm25", split="dev").hits.k == 12

@@ -67,7 +67,7 @@ def retrieve(study: Study, kind: str, *, asked: RunSettings, progress: Progress 
     chosen = RETRIEVERS.get(kind)
     chosen_options, settings, without = options_for(chosen, options), study.settings, asked.without_own_passage
     name = check_name(asked.name or default_name(chosen.run_name(chosen_options), asked.split), "run")
-    k = asked.k or settings.k
+    k = asked.k or min(settings.k, len(study.corpus))
     if k > len(study.corpus):
         raise Refused(f"k is {k}, but there are only {len(study.corpus)} passages")
     with claim_run(study, name, asked.replace):

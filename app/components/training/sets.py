@@ -14,7 +14,6 @@ from blindspot.app.components.marks import empty, notice
 from blindspot.app.components.parts import descriptions, name_with_description
 from blindspot.app.components.training import tabs
 from blindspot.app.components.training.labels import label_sentence, label_warning
-from blindspot.app.components.training.models import smaller_k
 from blindspot.app.components.training.this_set import (
     pairs_by_annotators,
     policy_words,
@@ -199,7 +198,7 @@ def _run_over_train(open_study: Study) -> None:
         for name in kind.available(open_study)[:1] if kind.suggested and not kind.fusion else ():
             jobs.start_button(
                 open_study,
-                request(retrieve, kind.name, split="train", **kind.options_of(name), **smaller_k(open_study)),
+                request(retrieve, kind.name, split="train", **kind.options_of(name)),
                 key=f"train-{kind.name}",
                 label=f"Retrieve for train with {kind.title}",
                 primary=True,
