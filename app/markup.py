@@ -68,10 +68,9 @@ def link(label: object, href: str, **attributes: Any) -> Html:
 
 def table_head(first_heading: object, *rest: object) -> Html:
     """The head row of a table of figures; the first heading is left-aligned. A `th` is used unchanged."""
-    return tag(
-        "thead",
-        tag("tr", tag("th", first_heading, scope="col", cls="left"), *(_table_cell("th", each) for each in rest)),
-    )
+    is_cell = isinstance(first_heading, Html) and first_heading.startswith("<th")
+    first = first_heading if is_cell else tag("th", first_heading, scope="col", cls="left")
+    return tag("thead", tag("tr", first, *(_table_cell("th", each) for each in rest)))
 
 
 def row(*cells: object, head: object, **attributes: Any) -> Html:

@@ -293,8 +293,11 @@ def opacities(traces) -> dict[str, float]:
 
 
 def test_lines_lead_from_an_open_question_to_its_positives_and_first_hits(study, monkeypatch):
-    seen = []
-    monkeypatch.setattr("blindspot.app.components.map.link.map_link", seen.append)
+    seen, grouped = [], []
+    monkeypatch.setattr(
+        "blindspot.app.components.map.link.map_link",
+        lambda lines, groups: (seen.append(lines), grouped.append(groups)),
+    )
     opened = open_map(study, "one")
     known, run, ids = facts_of_points(opened), study.run("tiny-dev"), points(opened).ids
     where = {ordinal: place for place, ordinal in enumerate(opened.ordinals.tolist())}
@@ -306,6 +309,7 @@ def test_lines_lead_from_an_open_question_to_its_positives_and_first_hits(study,
     assert of_question.solid == tuple(ids[opened.shown_questions + place] for place in known.positives[3])
     assert of_question.dotted == tuple(ids[opened.shown_questions + where[ordinal]] for ordinal in hits)
     assert of_passage == ((ids[3],), ()) and none == ((), ())
+    assert sorted(id for group in grouped[0].values() for id in group) == sorted(ids[: opened.shown_questions])
 
 
 def test_a_hit_that_is_not_on_the_map_keeps_its_rank(study):

@@ -10,10 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blindspot.app.components.hit_lists import highlighted_text
-from blindspot.app.markup import Html, join, tag
+from blindspot.app.markup import Html, join, table_head, tag
 from blindspot.app.selection import Selection
 from blindspot.backend.text.spans import excerpt
 from tests.app_pages import HOSTILE
+
+
+def test_a_head_has_one_cell_for_each_heading():
+    """A `th` within a `th` would push every heading one column to the right."""
+    cells = [tag("th", name, scope="col", cls="left") for name in ("question", "hits")]
+    assert table_head(*cells).count("<th ") == 2 == table_head("run", "n").count("<th ")
 
 
 def test_text_is_escaped_and_markup_is_not():

@@ -99,7 +99,10 @@ def test_relations_over_three_runs(study):
     assert heads.startswith("relation n A alpha @5 B beta @5 short @5 ahead only A only B A − B, points"), heads
     assert heads.endswith("p (Holm) A alpha @1 B beta @1 short @1"), heads
     assert '<details class="all-columns deep">' in page.html, "the other k are shown on demand"
-    assert "Pale: p above 0.05 or fewer than 30 facts." in page.text
+    assert (
+        "Pale: p above 0.05 (adjusted for all tests of the table; intervals are not) or fewer than 30 facts."
+        in page.text
+    )
     assert "Not directly comparable" not in page.text, "the runs are not 20 deep"
     assert page.app.get("plotly_chart")
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from blindspot.app.cli import app
 from blindspot.app.components.found_texts import one_line
 from blindspot.backend.core.study import Study
-from blindspot.backend.retrieval import full_text
+from blindspot.backend.retrieval import bm25, full_text
 from blindspot.backend.retrieval.bm25 import BM25
 from blindspot.backend.retrieval.full_text import find
 from blindspot.backend.text.number_words import quantity
@@ -59,8 +59,26 @@ def test_passages_come_in_the_order_of_bm25_where_it_is_indexed(indexed_study):
     result = find(indexed_study, query, "passages", limit=5)
     rows = BM25(indexed_study).search([query], 5).ordinals[0]
     assert ids(result) == [each.id for each in indexed_study.corpus.passages(rows[rows >= 0])]
-    assert result.has_more and "ranked by BM25" in result.method_note
+    assert result.has_more and "by BM25" in result.method_note and result.with_all == 0
     assert {word.lower() for each in result.results for word in marked(each)} <= {"weaver", "oslo"}
+
+
+def test_passages_with_the_words_as_written_come_first_and_only_those_with_all_are_counted(tmp_path):
+    """BM25 ranks a short passage with a word twice above a long one with both."""
+    passages = [
+        Passage("one", "Paul Newman", "Newman, Newman, Newman."),
+        Passage("all", "Others", f"Newman and later Ernest played here. {'filler ' * 300}"),
+        Passage("as written", "Critics", f"{'filler ' * 400} Then came Ernest  newman of the Times."),
+    ]
+    study = make_study(tmp_path / "study", passages, [])
+    bm25.build_index(study, threads=1)
+    result = find(study, "Ernest Newman", "passages")
+    assert ids(result) == ["as written", "all", "one"] and result.with_all == 2
+    page = Page(study.folder, "find", words="Ernest Newman")
+    assert "2 passages mention Ernest Newman." in page.text and "then those with some" in page.text
+    assert "No passage mentions Newman Ernestine" in Page(study.folder, "find", words="Newman Ernestine").text
+    (excerpt,) = (each.excerpt for each in result.results[:1])
+    assert "".join(piece for piece, _ in one_line(excerpt)).endswith("Ernest  newman of the Times.")
 
 
 def test_without_an_index_all_words_must_be_there_in_any_case(study):

@@ -28,15 +28,15 @@ def study(tmp_path) -> Study:
     return study
 
 
-def judge(study: Study, who: str, question: str, labels: str, batch: str = "b1") -> None:
-    """Give one label to each passage, each in 4 seconds, and finish. labels: p, r, n or u for each passage."""
+def judge(study: Study, who: str, question: str, labels: str, batch: str = "b1", milliseconds: int = 4000) -> None:
+    """Give one label to each passage, each in so much time, and finish. labels: p, r, n or u for each passage."""
     kinds = {"p": "positive", "r": "related", "n": "negative", "u": "unsure"}
     queue, store = Queue(study.labels_path), Labels(study.labels_path)
     queue.claim(who, 4)
     for passage, letter in zip(SHOWN, labels, strict=True):
         id = f"{who}-{batch}-{question}-{passage}"
         choice = (Choice(passage, kinds[letter]),)
-        store.add(who, LabelEvent(id, "label", question, choice, batch=batch, milliseconds=4000))
+        store.add(who, LabelEvent(id, "label", question, choice, batch=batch, milliseconds=milliseconds))
     queue.finish(who, batch, question)
 
 
@@ -52,6 +52,22 @@ def test_counts_pace_agreement_and_what_the_labels_change(study):
         "12 passages are confirmed as negatives"
     )
     assert "Agreement with yourself" not in rows
+
+
+def test_a_pace_at_which_nobody_reads_is_said(study):
+    """It needs 20 labels to be said."""
+    batch = [Item(f"q{i}", (Candidate("p104"),), people_needed=1) for i in range(4)]
+    Queue(study.labels_path).add_batch("b2", batch, {})
+    for number in range(4):
+        judge(study, "ann", f"q{number}", "pnnn", milliseconds=100)
+    assert "faster" not in dict(own_work(study, "ann"))["Pace"], "16 labels"
+    store = Labels(study.labels_path)
+    for number in range(4):
+        choice = (Choice("p104", "negative"),)
+        store.add("ann", LabelEvent(f"more-{number}", "label", f"q{number}", choice, batch="b2", milliseconds=100))
+    assert dict(own_work(study, "ann"))["Pace"].endswith(
+        ". 20 labels came faster than one can read: look at these again"
+    )
 
 
 def test_agreement_with_others_is_given_only_where_no_single_label_shows(study):

@@ -22,10 +22,10 @@ from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.app.runs import retriever_label
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
-from blindspot.backend.core.result_table import signed_ends, signed_number, stated_interval
+from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.core.units import count_with_units
 from blindspot.backend.evaluation.comparison import KS, SURE, MeasuredRun, Overall, overall
-from blindspot.backend.evaluation.comparison_words import lead_words, p_words, significance_sentence, where_words
+from blindspot.backend.evaluation.comparison_words import p_words, significance_sentence, verdict_words
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, by_results
 from blindspot.backend.text.number_words import quantity
@@ -127,14 +127,9 @@ def headline(comparison: Comparison, selection: Selection, subset: np.ndarray, o
     if by_results(selection.slice):
         return "These questions were selected by their results."
     figures = _overall_figures(comparison, selection, subset).figures_at[selection.k]
-    estimate, where = figures.difference.estimate, where_words(figures.k, figures.measure)
-    if estimate.value is None:
+    if figures.difference.estimate.value is None:
         return "There are no questions, so there is no conclusion."
-    a, b = comparison.run_a.name, comparison.run_b.name
-    if figures.difference.p_shown > SURE:
-        _, low, high = estimate.percent
-        return f"No difference between {a} and {b} {where} is established{on} {stated_interval(low, high, '+')}."
-    return f"{lead_words(figures, a, b, on)}."
+    return verdict_words(figures, comparison.run_a.name, comparison.run_b.name, figures.difference.p_shown, on)
 
 
 def _measure_term(measure: RankingMeasure) -> Html:

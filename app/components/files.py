@@ -76,9 +76,7 @@ def _field(open_study: Study) -> None:
     if megabytes <= 1:
         show(tag("p", "Other people can reach this app, so files can be added only with the command line. ", lines))
         return
-    given = st.file_uploader(
-        f"{', '.join(TYPES)}; at most {megabytes:,} MB. The file stays on this machine.", list(TYPES), key="file"
-    )
+    given = st.file_uploader("It stays on this machine.", list(TYPES), key="file")
     show(tag("p", lines, cls="convention"))
     if given is None:
         return

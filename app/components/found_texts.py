@@ -9,7 +9,7 @@ from blindspot.app import url
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.backend.core.study import Study
-from blindspot.backend.retrieval.full_text import TextResult, TextSearch
+from blindspot.backend.retrieval.full_text import MAX_FOUND, TextResult, TextSearch
 from blindspot.backend.text.number_words import noun_form, quantity
 
 LINE = 110  # characters of an excerpt that fit on a line
@@ -28,22 +28,22 @@ class Retrieved(NamedTuple):
 
 
 def found_title(result: TextSearch, words: str, retrieving_questions: Retrieved | None) -> Html:
-    """Say how many texts have the words, and how many of them a run retrieves."""
-    place = result.place[:-1]
-    note = tag("p", result.method_note, cls="soft")
-    if not result.results:
-        return join(tag("h1", f"No {place} mentions {words}"), note)
-    count = len(result.results)
+    """Say how many texts have all of the words, and how many of them a run retrieves."""
+    place, note = result.place[:-1], result.method_note
+    count, has_more = len(result.results), result.has_more
+    if result.with_all is not None:
+        count, has_more = min(result.with_all, MAX_FOUND), result.with_all > MAX_FOUND
+    if not count:
+        return join(tag("h1", f"No {place} mentions {words}"), tag("p", note if result.results else "", cls="soft"))
     shown = f"{quantity(count, place)} {noun_form(count, 'mentions', 'mention')} {words}"
-    title = f"More than {shown}" if result.has_more else shown
+    title = f"More than {shown}" if has_more else shown
     if retrieving_questions is not None:
-        number = len(retrieving_questions.by) or "none"
-        of_them = f" of the first {count}" if result.has_more else ""
+        ids = [each.id for each in result.results[:count]]
+        number = sum(id in retrieving_questions.by for id in ids) or "none"
+        of_them = f" of the first {len(ids)}" if has_more or len(ids) < count else ""
         title += f"; {retrieving_questions.run} retrieves {number}{of_them}"
-        note = tag(
-            "p", result.method_note, f" Retrieved: in the top {retrieving_questions.k} of a question.", cls="soft"
-        )
-    return join(tag("h1", f"{title}."), note)
+        note += f" Retrieved: in the top {retrieving_questions.k} of a question."
+    return join(tag("h1", f"{title}."), tag("p", note, cls="soft"))
 
 
 def found_list(
@@ -147,11 +147,13 @@ def one_line(pieces: Sequence[tuple[str, str]], limit: int = LINE) -> list[tuple
     """Return the pieces of an excerpt that fit on a line: from shortly before the first word found, to the end of a
     word.
     """
+    first = next((number for number, (_, kind) in enumerate(pieces) if kind), 0)
+    before = "".join(piece for piece, _ in pieces[:first])
+    if len(before) > BEFORE:
+        before = f"… {before[-BEFORE:].partition(' ')[2]}"
     left = limit
     line: list[tuple[str, str]] = []
-    for number, (piece, kind) in enumerate(pieces):
-        if not number and not kind and len(pieces) > 1 and len(piece) > BEFORE:
-            piece = f"… {piece[-BEFORE:].partition(' ')[2]}"
+    for piece, kind in [(before, "")] * bool(before) + [*pieces[first:]]:
         if len(piece) > left:
             short = piece[:left].rpartition(" ")[0]
             return [*line, (f"{short} …", kind)]

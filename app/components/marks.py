@@ -114,7 +114,7 @@ def unbroken(sentence: str, names: Iterable[str]) -> Html:
     return join(*(span(part, cls="unbroken") if part in held else part for part in parts))
 
 
-NOT_SURE = "p above 0.05"
+NOT_SURE = "p above 0.05 (adjusted for all tests of the table; intervals are not)"
 
 
 def few(unit: Unit) -> str:

@@ -72,6 +72,8 @@ def path_above(open_study: Study, page: str, person: Person | None) -> Iterator[
         stops = _check_stops(open_study) if has_end else _stops(open_study, page, person)
         here = _current_stop(open_study, stops, page) if stops else -1
         following = next_step(stops, here, page, has_end) if stops else None
+        if page == "Judge" and person is not None and not person.is_allowed("see others' labels"):
+            following = None  # an annotator's work ends here; what comes next shows retrieval results
     except Exception:
         logging.getLogger(__name__).exception("the path failed")
         stops = []

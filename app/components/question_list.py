@@ -69,7 +69,7 @@ def _table_head(selection: Selection) -> Html:
         sort_heading("a", join("rank ", letter("a")), "Rank of the first relevant passage in A"),
         sort_heading("b", join("rank ", letter("b")), "Rank of the first relevant passage in B"),
         sort_heading("contrast", term("contrast", CONTRAST), "Sort by contrast between the two runs"),
-        sort_heading("overlap", term("overlap", OVERLAP), "Sort by overlap of the two lists, lowest first", "aside"),
+        sort_heading("overlap", term("RBO", OVERLAP), "Sort by overlap of the two lists, lowest first", "aside"),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
@@ -24,22 +23,30 @@ from blindspot.backend.evaluation.slice_finder import join_expressions, write_co
 from blindspot.backend.text.number_words import quantity
 
 PAGE = "relations"
+NOT_ESTABLISHED = "difference not established"
 
 
 def order(table: RelationTable) -> list[str]:
-    """Return the relations in the order of the evidence that the first of two runs is ahead: those with the least p value
-    for it first, those with the least p value against it last; ordered by id for a single run.
+    """Return the relations in the order of the table: by its parts (`_part_of`), in each by how far the first run is
+    ahead; by id for a single run.
     """
-    names = sorted((row.group for row in table.rows), key=relation_order)
+    parts = ("", NOT_ESTABLISHED, few(table.unit))
 
-    def evidence(name: str) -> tuple[float, float]:
-        difference = table.differences[name].difference
-        value = difference.estimate.value or 0.0
-        return math.copysign(1 - difference.p, value), value
+    def place(name: str) -> tuple[int, float]:
+        both = table.differences.get(name)
+        return parts.index(_part_of(table, name)), -((both and both.difference.estimate.value) or 0.0)
 
-    if table.differences:
-        names.sort(key=evidence, reverse=True)
-    return names
+    return sorted(sorted((row.group for row in table.rows), key=relation_order), key=place)
+
+
+def _part_of(table: RelationTable, name: str) -> str:
+    """Return the words above the part of the table that a relation stands in, "" for the first part: the relations with
+    enough units and, for two runs, an established difference.
+    """
+    if next(row.units for row in table.rows if row.group == name) < FEW:
+        return few(table.unit)
+    both = table.differences.get(name)
+    return NOT_ESTABLISHED if both is not None and both.difference.p_shown > SURE else ""
 
 
 Address = Callable[[str, str], str]
@@ -48,15 +55,13 @@ Address = Callable[[str, str], str]
 
 def relations(table: RelationTable, runs: Sequence[str], questions_address: Address) -> Html:
     """The measure of the table at its k, for every run and relation, and the difference of the first two runs, drawn on
-    a line, with the number of questions that only one of them answers. The other k are shown on demand. Relations with
-    fewer than 30 units come last, below a rule.
+    a line, with the number of questions that only one of them answers. The other k are shown on demand. A line names each
+    part of the table but the first, see `_part_of`.
     """
     limit = widest_difference(each.difference.estimate for each in table.differences.values())
     rows = {row.group: row for row in table.rows}
-    enough: list[Html] = []
-    rest: list[Html] = []
+    parts: dict[str, list[Html]] = {}
     for name in order(table):
-        is_few = rows[name].units < FEW
         label = link(
             relation_label(name), questions_address(name, ""), title="Compare the first two runs on this relation"
         )
@@ -66,7 +71,8 @@ def relations(table: RelationTable, runs: Sequence[str], questions_address: Addr
         cells = _cells(table, runs, rows[name].success, both, limit, counts)
         counted = f"n {n_cell(rows[name].n, rows[name].units, table.unit)}"
         head = tag("th", label, scope="row", data_n=counted)
-        (rest if is_few else enough).append(row(wide_cell(n), *cells, head=head, cls="few" if is_few else None))
+        line = row(wide_cell(n), *cells, head=head, cls="few" if rows[name].units < FEW else None)
+        parts.setdefault(_part_of(table, name), []).append(line)
     micro = next(iter(table.micro.values()))[table.k]
     said = "Micro average: each question has the same weight"
     sums = [_summary_row(term("all questions", said), micro, table, table.micro, table.whole, limit)]
@@ -75,10 +81,12 @@ def relations(table: RelationTable, runs: Sequence[str], questions_address: Addr
         said = f"Macro average, as in EntityQuestions: each of {some.n_groups} relations has the same weight"
         sums.append(_summary_row(term("mean of relations", said), some, table, table.macro, table.averaged, limit))
     columns = len(_heads(table, runs, limit))
-    rule = tag("tr", tag("th", few(table.unit), colspan=columns, scope="rowgroup", cls="left soft"))
-    bodies = [tag("tbody", *sums, cls="sums"), tag("tbody", *enough)]
-    if rest:
-        bodies += [tag("tbody", rule, cls="rule")] * bool(enough) + [tag("tbody", *rest)]
+    bodies = [tag("tbody", *sums, cls="sums")]
+    for part, lines in parts.items():
+        if part and len(parts) > 1:
+            named = tag("th", part, colspan=columns, scope="rowgroup", cls="left soft")
+            bodies.append(tag("tbody", tag("tr", named), cls="rule"))
+        bodies.append(tag("tbody", *lines))
     head = tag("thead", tag("tr", *_heads(table, runs, limit)))
     return tag("table", head, *bodies, cls="figures groups panel-table sortable")
 
@@ -92,7 +100,7 @@ def _heads(table: RelationTable, runs: Sequence[str], limit: float) -> list[Html
     if table.differences:
         counted = quantity(len(table.differences), "relation")
         heads += [
-            tag("th", term("ahead", GAIN), scope="col", cls="lead"),
+            tag("th", term("ahead", GAIN), scope="col", cls="lead", aria_sort="descending"),
             *_count_heads(),
             strip_head(limit),
             tag("th", term("p (Holm)", f"p value, Holm-adjusted for {counted}"), scope="col", cls="wide deep"),

@@ -61,6 +61,7 @@ from blindspot.backend.evaluation.comparison_words import limits_sentence, metho
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import join_expressions, write_condition
+from blindspot.backend.evaluation.slice_words import in_words
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training_sets.gold_checks import GoldCheck, Population
@@ -160,13 +161,25 @@ def _overview(
 
 def _answer(runs: Mapping[str, dict], comparison: Comparison, selection: Selection, subset: np.ndarray) -> None:
     """Show which run is ahead, how sure that is, and what the comparison leaves out."""
+    title = headline(comparison, selection, subset, _on_questions(selection, subset))
     show(
-        tag("h1", unbroken(headline(comparison, selection, subset), (selection.a, selection.b))),
+        tag("h1", unbroken(title, (selection.a, selection.b))),
         tag("p", significance_line(comparison, selection, subset), cls="under"),
         _methods(runs, comparison, selection),
         *_warnings(comparison, selection),
         choices_fold(f"{selection.a} and {selection.b}, k = {selection.k}"),
     )
+
+
+def _on_questions(selection: Selection, subset: np.ndarray) -> str:
+    """Return the questions that match the filters, for a sentence, such as " on 116 questions that ask for spouse (P26)"; ""
+    for all.
+    """
+    if subset.all():
+        return ""
+    filters = _slice(selection)
+    words = [in_words(filters)] * bool(filters) + [f"with “{selection.text}”"] * bool(selection.text.strip())
+    return f" on {quantity(int(subset.sum()), 'question')} {' and '.join(words)}"
 
 
 def _panels(
@@ -347,7 +360,7 @@ def _filters(comparison: Comparison, selection: Selection, further_runs: list[st
         "measure": selection.measure != SUCCESS.name,
     }
     named = ", ".join(name for name, is_set in set_ones.items() if is_set)
-    with st.popover(f"More: {named}" if named else "More filters", key="more-filters", width="stretch"):
+    with st.popover(f"More: {named}" if named else "More runs, filters", key="more-filters", width="stretch"):
         if further_runs:
             url.multiselect("Beside", "more", further_runs, placeholder="further runs")
         url.select(

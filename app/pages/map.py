@@ -510,7 +510,7 @@ def _plot(shown: Shown, points: MapPoints, marks: Marks) -> None:
             "same passages."
         ),
     )
-    map_link(shown.lines)
+    map_link(shown.lines, groups.questions_by_group(map, points, shown.groups))
     note = colour.note(run, k) if colour.note is not None and run else ""
     unit = map.study.settings.unit
     note += " 95% intervals, in which wordings of a fact count as one." if note and unit == "fact" else ""

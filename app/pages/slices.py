@@ -255,7 +255,8 @@ def _finder(open_study, selection: Selection, facts: Facts, head: DeltaGenerator
             compared = facts.comparison
             lead_to(step_of_selection(open_study, compared, selection, np.ones(len(compared), dtype=bool)))
             asked = tag("p", f"{compared.units.count_words()} in both runs.", cls="under") if heading == "h1" else ""
-            show(tag(heading, _nothing_found(found)), asked, tag("p", *_instead(found, selection)), about, fold)
+            words = f"Within the slice: {_nothing_found(found)}" if selection.slice else _nothing_found(found)
+            show(tag(heading, words), asked, tag("p", *_instead(found, selection)), about, fold)
             return
         with_nested = merge_nested(found, facts)
         first = with_nested[0][0]
@@ -273,12 +274,12 @@ def _finder(open_study, selection: Selection, facts: Facts, head: DeltaGenerator
 def _answer(
     selection: Selection, first: FoundSlice, elsewhere: Mapping[str, PairedFigures], whole: PairedFigures
 ) -> Html:
-    """The heading on the first slice, and below it the differences there, elsewhere and over all questions."""
+    """The heading on the first slice, and below it the differences elsewhere and over all questions."""
     names = selection.a, selection.b
-    leads = {"there": first.figures.difference.estimate}
-    if first.expression in elsewhere:
-        leads["elsewhere"] = elsewhere[first.expression].difference.estimate
-    leads[f"over all {whole.questions}"] = whole.difference.estimate
+    leads = {
+        "Elsewhere": elsewhere[first.expression].difference.estimate,
+        f"over all {whole.questions}": whole.difference.estimate,
+    }
     return join(
         tag("h1", unbroken(slice_sentence(first, names, selection.k), names)),
         tag("p", leads_sentence(leads, selection.k), cls="under"),
@@ -308,7 +309,7 @@ def _instead(found_slices: FoundSlices, selection: Selection) -> tuple[Html | st
     )
     return (
         tested if found_slices.tried else "",
-        "Test a group that you suspect as your own slice below, choose two runs that differ more, or read single questions on ",
+        "Test a group that you suspect as your own slice, choose two runs that differ more, or read single questions on ",
         link("Compare", selection.on_compare()),
         ".",
     )

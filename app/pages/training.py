@@ -5,8 +5,8 @@ from __future__ import annotations
 from blindspot.app import study, url
 from blindspot.app.components import jobs
 from blindspot.app.components.empty_page import show_empty_page
-from blindspot.app.components.learning_curve import curve_tab
 from blindspot.app.components.training import tabs
+from blindspot.app.components.training.curve_tab import curve_tab
 from blindspot.app.components.training.form import has_gpu
 from blindspot.app.components.training.learned_judges import judges_tab
 from blindspot.app.components.training.models import models_tab

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blindspot.analysis.significance import RESAMPLES
-from blindspot.backend.core.result_table import signed_ends, stated_interval, with_minus_sign
+from blindspot.backend.core.result_table import signed_ends, signed_number, stated_interval, with_minus_sign
 from blindspot.backend.core.settings import Unit
 from blindspot.backend.core.units import generalisation
 from blindspot.backend.evaluation.comparison import SEED, SURE, PairedFigures
@@ -32,6 +32,25 @@ def lead_words(paired_figures: PairedFigures, run_a: str, run_b: str, on: str = 
     low, high = (low, high) if value > 0 else (-high, -low)
     where = where_words(paired_figures.k, paired_figures.measure)
     return f"{ahead} is {abs(value):.1f} points ahead of {behind} {where}{on} {stated_interval(low, high)}"
+
+
+def verdict_words(paired_figures: PairedFigures, run_a: str, run_b: str, p: float, on: str = "") -> str:
+    """Return which run is ahead and by how much, as a sentence; or that no difference is established, and how much the run
+    that is ahead has more.
+
+    Args:
+        p: the p value by which the difference is established or not. on: see `lead_words`.
+    """
+    if p <= SURE:
+        return f"{lead_words(paired_figures, run_a, run_b, on)}."
+    value, low, high = paired_figures.difference.estimate.percent
+    ahead = f"{run_a if value > 0 else run_b} " if value else ""
+    low, high = (low, high) if value > 0 else (-high, -low)
+    where = where_words(paired_figures.k, paired_figures.measure)
+    return (
+        f"No difference between {run_a} and {run_b} {where} is established{on}: {ahead}{signed_number(abs(value))} points "
+        f"{stated_interval(low, high, '+')}."
+    )
 
 
 def conclusion(paired_figures: PairedFigures, run_a: str, run_b: str, tests: int = 1) -> str:

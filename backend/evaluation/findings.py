@@ -11,9 +11,8 @@ from typing import Literal
 from blindspot.analysis.accuracy import Estimate, proportion, success_from_ranks
 from blindspot.analysis.buckets import FEW, JOINED, UNKNOWN
 from blindspot.analysis.significance import independent_difference
-from blindspot.backend.core.result_table import signed_number, stated_interval
-from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, figures_at
-from blindspot.backend.evaluation.comparison_words import lead_words, where_words
+from blindspot.backend.evaluation.comparison import Comparison, figures_at
+from blindspot.backend.evaluation.comparison_words import verdict_words
 from blindspot.backend.text.number_words import quantity
 
 Topic = Literal["difference", "frequency", "only_a", "only_b"]
@@ -67,7 +66,7 @@ def findings(comparison: Comparison, k: int, names: tuple[str, str]) -> list[Run
         return []
     figures = figures_at(comparison, k)
     points = frequency_points(comparison, k)
-    sentences = [RunFinding("difference", _difference(figures, names))]
+    sentences = [RunFinding("difference", verdict_words(figures, *names, figures.difference.p))]
     sentences += _frequency_findings(points, names)
     only_one_run: Mapping[Topic, tuple[str, int]] = {
         "only_a": (names[0], figures.difference.only_a),
@@ -94,17 +93,6 @@ def frequency_points(comparison: Comparison, k: int) -> list[FrequencyPoint]:
         FrequencyPoint(label, *(proportion(found[groups[label]], units[groups[label]]) for found in (found_a, found_b)))
         for label in labels
     ]
-
-
-def _difference(paired_figures: PairedFigures, names: tuple[str, str]) -> str:
-    estimate = paired_figures.difference.estimate
-    value, low, high = estimate.percent
-    if paired_figures.difference.p > SURE:
-        return (
-            f"No difference between {names[0]} and {names[1]} {where_words(paired_figures.k)} is established: "
-            f"{signed_number(value)} points {stated_interval(low, high, '+')}."
-        )
-    return f"{lead_words(paired_figures, *names)}."
 
 
 def _frequency_findings(points: list[FrequencyPoint], names: tuple[str, str]) -> list[RunFinding]:

@@ -96,29 +96,33 @@ def _range(conditions: Sequence[Condition]) -> str:
 
 
 def slice_sentence(found_slice: FoundSlice, names: tuple[str, str], k: int) -> str:
-    """Return which run is ahead in a slice and by how much, as a sentence without its full stop.
+    """Return which run is ahead in a slice and by how much, with the interval, as a sentence without its full stop.
 
     Args:
         names: of A and B.
     """
-    here = round(100 * (found_slice.figures.difference.estimate.value or 0.0), 1)
+    value, low, high = found_slice.figures.difference.estimate.percent
+    here = round(value, 1)
+    interval = stated_interval(low, high) if value > 0 else stated_interval(-high, -low)
     questions = f"on {quantity(found_slice.figures.n, 'question')} {in_words(found_slice.expression)}"
     if not here:
-        return f"{names[0]} and {names[1]} are level in the top {k} {questions}"
-    return f"{names[here < 0]} is {abs(here):.1f} points ahead of {names[here > 0]} in the top {k} {questions}"
+        return f"{names[0]} and {names[1]} are level in the top {k} {questions} {interval}"
+    return (
+        f"{names[here < 0]} is {abs(here):.1f} points ahead of {names[here > 0]} in the top {k} {questions} {interval}"
+    )
 
 
 def leads_sentence(leads: Mapping[str, Estimate], k: int) -> str:
-    """Return the differences in a slice and beside it, A - B, each with its interval, in one sentence.
+    """Return the differences beside a slice, A - B, each with its interval, in one sentence.
 
     Args:
-        leads: by where the questions lie, such as "in the slice" and "elsewhere".
+        leads: by where the questions lie, such as "Elsewhere".
     """
     said = []
     for where, estimate in leads.items():
         value, low, high = estimate.percent
-        said.append(f"{signed_number(value)} {where} {stated_interval(low, high, '+')}")
-    return f"A − B, points of Success@{k}: {', '.join(said)}."
+        said.append(f"{where} {signed_number(value)} {stated_interval(low, high, '+')}")
+    return f"{', '.join(said)}: A \N{MINUS SIGN} B in points of Success@{k}."
 
 
 def merge_nested(slices: FoundSlices, facts: Facts) -> list[tuple[FoundSlice, list[FoundSlice]]]:

@@ -19,6 +19,7 @@ from blindspot.backend.judging.quality import (
     repeated_judgements,
     share_of_equal_labels,
 )
+from blindspot.backend.judging.team_progress import are_too_fast, count_fast_labels, word_counts
 from blindspot.backend.text.number_words import duration, noun_form, quantity
 from blindspot.db.events import LABELS, EventRow
 from blindspot.db.labels import Labels
@@ -43,7 +44,11 @@ def own_work(study: Study, annotator: str) -> list[tuple[str, str]]:
         return []
     again = [(question, same) for question, name, same in repeated_judgements(standing) if name == annotator]
     work = annotator_stats(annotator, own, len(again), sum(same for _, same in again))
-    rows = [("In all", _count_sentence(own, work)), ("Pace", _pace_sentence(work))]
+    timed, fast = count_fast_labels(own, word_counts(study, {event.passage for event in own if event.passage}))
+    too_fast = (
+        f". {fast:,} labels came faster than one can read: look at these again" if are_too_fast(timed, fast) else ""
+    )
+    rows = [("In all", _count_sentence(own, work)), ("Pace", f"{_pace_sentence(work)}{too_fast}")]
     rows.append(("Agreement with others", _agreement_with_others(study, _comparisons_with_others(standing, annotator))))
     if again:
         rows.append(

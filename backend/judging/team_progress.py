@@ -64,7 +64,12 @@ class PersonProgress:
     @property
     def is_too_fast(self) -> bool:
         """Whether so many labels were given too fast that a lead should look at them."""
-        return self.timed >= FLAGGED_LABELS and self.fast > FLAGGED_SHARE * self.timed
+        return are_too_fast(self.timed, self.fast)
+
+
+def are_too_fast(timed: int, fast: int) -> bool:
+    """Return whether so many of some timed labels were given faster than one can read that somebody should look at them."""
+    return timed >= FLAGGED_LABELS and fast > FLAGGED_SHARE * timed
 
 
 def team_progress(study: Study) -> list[PersonProgress]:
@@ -72,7 +77,7 @@ def team_progress(study: Study) -> list[PersonProgress]:
     queue, by_person = Queue(study.labels_path), defaultdict(list)
     for event in labels_in_force(Labels(study.labels_path).events()):
         by_person[event.annotator].append(event)
-    words = _word_counts(study, {event.passage for events in by_person.values() for event in events if event.passage})
+    words = word_counts(study, {event.passage for events in by_person.values() for event in events if event.passage})
     found = []
     for person in People(study.labels_path).all():
         finished = queue.finished_counts(person.name)
@@ -99,12 +104,12 @@ def _per_hour(events: Sequence[EventRow]) -> float | None:
     return sum(event.gesture in times for event in events) * 3_600_000 / spent if spent else None
 
 
-def count_fast_labels(events: Iterable[EventRow], word_counts: Mapping[str, int]) -> tuple[int, int]:
+def count_fast_labels(events: Iterable[EventRow], words: Mapping[str, int]) -> tuple[int, int]:
     """Return the number of labels with a known time, and the number of these that were given faster than a person can
     read.
 
     Args:
-        word_counts: The number of words of each passage; of an unknown one, EXCERPT_WORDS.
+        words: The number of words of each passage; of an unknown one, EXCERPT_WORDS.
     """
     to_read: Counter[str] = Counter()
     labels: Counter[str] = Counter()
@@ -113,12 +118,13 @@ def count_fast_labels(events: Iterable[EventRow], word_counts: Mapping[str, int]
         if event.milliseconds is not None and event.passage is not None:
             times[event.gesture] = event.milliseconds
             labels[event.gesture] += 1
-            to_read[event.gesture] += min(word_counts.get(event.passage, EXCERPT_WORDS), EXCERPT_WORDS)
+            to_read[event.gesture] += min(words.get(event.passage, EXCERPT_WORDS), EXCERPT_WORDS)
     fast = sum(labels[one] for one, time in times.items() if time < 1000 * to_read[one] / WORDS_PER_SECOND)
     return labels.total(), fast
 
 
-def _word_counts(study: Study, passages: set[str]) -> dict[str, int]:
+def word_counts(study: Study, passages: set[str]) -> dict[str, int]:
+    """Return the number of words of passages, by id; nothing if the study has no passages."""
     if not passages or not study.has_corpus:
         return {}
     return {id: len(passage.text.split()) for id, passage in study.corpus.by_id(passages).items()}

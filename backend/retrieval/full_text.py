@@ -50,12 +50,15 @@ class TextSearch:
     Attributes:
         has_more: Whether there are further results.
         method_note: How the search was done, in one sentence, with its limit.
+        with_all: How many passages have all of the words, of the first MAX_FOUND + 1 that BM25 ranks; None where every
+            result has all of them.
     """
 
     place: Place
     results: list[TextResult]
     has_more: bool
     method_note: str
+    with_all: int | None = None
 
 
 def find(
@@ -114,14 +117,30 @@ def _is_in_collection(study: Study, name: str, hidden_questions: Set[str]) -> bo
 
 
 def _ranked_passages(study: Study, query: str, limit: int) -> TextSearch:
-    hits = live.search(study, BM25, [query], min(limit + 1, len(study.corpus)))
-    rows = [int(row) for row in hits.ordinals[0] if row >= 0]
+    hits = live.search(study, BM25, [query], min(MAX_FOUND + 1, len(study.corpus)))
+    ranked = study.corpus.passages([int(row) for row in hits.ordinals[0] if row >= 0])
+    fits = {each.id: _fit(f"{each.title} {each.text}", query) for each in ranked}
     found = [
         TextResult(each.id, each.title, _passage_excerpt(each.text, query_spans(each.text, query)))
-        for each in study.corpus.passages(rows[:limit])
+        for each in sorted(ranked, key=lambda each: fits[each.id])[:limit]
     ]
-    how = "Results are ranked by BM25: passages with most of the words, and with the rarest words, come first."
-    return TextSearch("passages", found, len(rows) > limit, how)
+    how = (
+        f"Of the first {MAX_FOUND} passages by BM25, those with the words as written come first, then those with all of them, "
+        "then those with some."
+    )
+    with_all = sum(fit < _SOME_WORDS for fit in fits.values())
+    return TextSearch("passages", found, len(ranked) > limit, how, with_all)
+
+
+_AS_WRITTEN, _ALL_WORDS, _SOME_WORDS = range(3)
+
+
+def _fit(text: str, query: str) -> int:
+    """Return how well a text fits a query: _AS_WRITTEN, _ALL_WORDS or _SOME_WORDS, ignoring case."""
+    text, words = " ".join(text.casefold().split()), query.casefold().split()
+    if " ".join(words) in text:
+        return _AS_WRITTEN
+    return _ALL_WORDS if all(word in text for word in words) else _SOME_WORDS
 
 
 def _matching_passages(study: Study, words: list[str], limit: int, is_blind: bool) -> TextSearch:

@@ -229,6 +229,11 @@ def points_of_group(map: Map, points: MapPoints, group: QuestionGroup) -> list[s
     return [points.ids[place] for place in (*questions, *passages)]
 
 
+def questions_by_group(map: Map, points: MapPoints, groups: Sequence[QuestionGroup]) -> dict[str, list[str]]:
+    """Return by group the ids of the points of its questions."""
+    return {group.id: [points.ids[place] for place in _places(map, group)[0]] for group in groups}
+
+
 def _places(map: Map, group: QuestionGroup) -> tuple[list[int], list[int]]:
     """Return the places of a group's questions on the map, none if it shows no questions, and of their positives."""
     positives = known_of(map).positives

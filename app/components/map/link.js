@@ -1,8 +1,9 @@
 // Additions to Streamlit's plot. A click opens a point in every drag mode by changing the address, the open point gets a ring
-// and lines without a new plot, and names do not lie over each other. The customdata of a point is its id.
+// and lines without a new plot, so do the questions of the group that the list points to, and names do not lie over each other.
+// The customdata of a point is its id.
 
 const RING = "#ea3a9c", POSITIVE = "#009e73";
-const state = { plot: null, timer: 0, lines: {}, leaders: [] };
+const state = { plot: null, timer: 0, lines: {}, leaders: [], group: null };
 
 function idOf(point) {
   const given = point.customdata ?? point.data?.customdata?.[point.pointNumber];
@@ -48,6 +49,19 @@ function draw() {
   pen.strokeStyle = getComputedStyle(plot).color;
   pen.globalAlpha = 0.7;
   for (const { from, to } of state.leaders) stroke(from, to, 1, []);
+  const circle = (middle, radius, width) => {
+    pen.beginPath();
+    pen.lineWidth = width;
+    pen.setLineDash([]);
+    pen.arc(...middle, radius, 0, 2 * Math.PI);
+    pen.stroke();
+  };
+  pen.strokeStyle = RING;
+  for (const id of state.lines.groups?.[state.group] ?? []) {
+    const middle = places.has(id) && pixel(places.get(id));
+    if (middle && isInside(middle)) circle(middle, 6, 1.5);
+  }
+  pen.strokeStyle = getComputedStyle(plot).color;
   const place = places.get(new URLSearchParams(location.search).get("point"));
   if (!place || !isInside(pixel(place))) return;
   const to = (ids) => (ids ?? []).map((id, i) => [places.get(id), i + 1]).filter(([end]) => end).map(([end, rank]) => [pixel(end), rank]);
@@ -57,11 +71,7 @@ function draw() {
   pen.globalAlpha = 1;
   marks(pen, solid, dotted, ink, getComputedStyle(document.body).backgroundColor);
   pen.strokeStyle = RING;
-  pen.lineWidth = 3;
-  pen.setLineDash([]);
-  pen.beginPath();
-  pen.arc(...pixel(place), 10, 0, 2 * Math.PI);
-  pen.stroke();
+  circle(pixel(place), 10, 3);
 }
 
 const SQUARE = 5, DISC = 8, STEPS = [[0, 0], ...[17, 34].flatMap((far) => [[far, 0], [-far, 0], [0, far], [0, -far], [far, far], [-far, -far]])];
@@ -171,10 +181,26 @@ function look() {
   draw();
 }
 
+// Notes the group whose link in the list the pointer or the focus is on.
+function point(event) {
+  const row = event.type === "pointerout" ? null : event.target.closest?.(".misses tr")?.querySelector("a[href*='group=']");
+  const group = row ? new URL(row.href, location.href).searchParams.get("group") : null;
+  if (group === state.group) return;
+  state.group = group;
+  if (state.plot?.isConnected) draw();
+}
+
+const POINTING = ["pointerover", "pointerout", "focusin"];
+
 export default function ({ data }) {
   state.lines = data ?? {};
   look();
   if (state.plot?.isConnected) draw();
   if (!state.timer) state.timer = setInterval(look, 300);
-  return () => { clearInterval(state.timer); state.timer = 0; };
+  POINTING.forEach((each) => document.addEventListener(each, point)); // adding it again changes nothing
+  return () => {
+    clearInterval(state.timer);
+    state.timer = 0;
+    POINTING.forEach((each) => document.removeEventListener(each, point));
+  };
 }

@@ -1,7 +1,10 @@
-"""Mounts `link.js`: a click on the map opens a point, which gets a ring and lines to what belongs to it."""
+"""Mounts `link.js`: a click on the map opens a point, which gets a ring and lines to what belongs to it; a group of the
+list gets rings around its questions while the pointer or the focus is on it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -23,9 +26,13 @@ class Lines(NamedTuple):
     dotted: tuple[str, ...] = ()
 
 
-def map_link(lines: Lines) -> None:
-    """Mount the script; call this once per run."""
-    _component()(key="map-link", data=lines._asdict(), height="content")
+def map_link(lines: Lines, groups: Mapping[str, Sequence[str]]) -> None:
+    """Mount the script; call this once per run.
+
+    Args:
+        groups: by the group's id, the ids of the points of its questions.
+    """
+    _component()(key="map-link", data={**lines._asdict(), "groups": groups}, height="content")
 
 
 @st.cache_resource(show_spinner=False)
