@@ -226,13 +226,18 @@ def test_the_form_says_what_a_training_is_to_be(study, monkeypatch, sent, timed)
 
     assert "Distil from" not in [each.label for each in page.app.selectbox], "the study has no cross-encoder"
     assert "About 2 minutes on this machine" in page.text
-    press(page, "Train on raw")
+    with monkeypatch.context() as patch:  # no job runs here
+        patch.setattr("blindspot.app.components.training.models.running_job", lambda _, name: name)
+        patch.setattr("blindspot.app.components.training.models.watch", lambda *_: None)
+        press(page, "Train on raw")
     kind, arguments = sent.pop()
+    assert arguments["tried_on"] == "dev"
     assert (kind, arguments["training_set"], arguments["start"]) == ("train dual-encoder", "raw", "minilm")
     assert DualEncoderSettings(**arguments["settings"]) == DualEncoderSettings(
         steps=61, batch=8, passage_tokens=96, held_out=40, pool=200
     )
     assert timed == [("raw", None, 120)] and "model-1 is being trained. 61 steps of 1.9 s" in page.text
+    assert page.next_step() is None, "nothing can be done until the training ends"
 
     model(study, "judge", kind="cross-encoder", model_hash="f00d")
     page = Page(study.folder, "training", tab="models")
@@ -564,3 +569,15 @@ def test_a_finished_job_refreshes_the_page_while_another_runs(study, monkeypatch
         with jobs.with_job_panel(study):
             pass
         assert len(reruns) == expected, "it reruns when job one ends, and not while job two goes on"
+
+
+def test_a_set_from_which_no_model_has_learned_opens_the_form(study):
+    build(study, name="raw")
+    model(study, "mine", kind="dual encoder", training_set="raw")
+    build(study, name="late")
+    page = Page(study.folder, "training", tab="models", set="late")
+    assert "No model has learned from late yet." in page.text and page.next_step() is None
+    assert "Train another model" not in [each.label for each in page.app.expander]
+    assert "Train another model" in [
+        each.label for each in Page(study.folder, "training", tab="models", set="raw").app.expander
+    ]

@@ -109,6 +109,11 @@ def lead_to(following: NextStep | None) -> None:
     _show_next(_place_of_next.get() or [], following)
 
 
+def lead_nowhere() -> None:
+    """Show no next step: this page has what can be done now, or nothing can be until something ends."""
+    (_place_of_next.get() or []).clear()
+
+
 def _show_next(placeholders: list[DeltaGenerator], following: NextStep | None, is_after_judging: bool = False) -> None:
     """Show a next step in its place, unless another is there."""
     if following is not None and placeholders:

@@ -97,17 +97,18 @@ def train_dual_encoder(
     settings: dict[str, Any] | None = None,
     *,
     run: str | None = None,
+    tried_on: str | None = None,
     options: TrainingOptions,
     progress: Progress | None = None,
 ) -> TrainedDualEncoder:
     """Train a dual encoder and add it to study.toml as an encoder (a job). It learns from a training set of the study, or
     from what the judge `distil` of the settings says of a run's lists.
 
-
     Args:
         settings: the settings that differ from the defaults of `DualEncoderSettings`.
         run: without a training set, the run whose lists the judge teaches; default the one that a feature judge learned
             from.
+        tried_on: the split whose questions the trained encoder then searches, as `try_model` does; None for none.
 
     Raises:
         Refused: a model of that name exists and it is not to be replaced; neither a set nor a judge is named; and as
@@ -139,6 +140,8 @@ def train_dual_encoder(
         )
         if made.passages_from_index:
             share_index(study, options.start, name)
+    if is_main_process() and tried_on is not None:
+        try_model(study, name, tried_on, device=options.device, progress=progress)
     return made
 
 

@@ -197,7 +197,11 @@ def change_words(older_set: TrainingSet, newer_set: TrainingSet) -> Html:
     dropped += kinds.get(("negative", None), 0)
     newer, older = part_name(newer_set.name), part_name(older_set.name)
     if not turned and not dropped:
-        return join(newer, " keeps the negatives of ", older, ".")
+        more = sum(count for (was, now), count in kinds.items() if now == "positive" and was != now)
+        if more:
+            return join(newer, f" adds {quantity(more, 'positive')} to ", older, " and keeps its negatives.")
+        others = f"; {quantity(found.changed, 'other pair')} {noun_form(found.changed, 'differs', 'differ')}"
+        return join(newer, " keeps the negatives of ", older, others if found.changed else "", ".")
     negatives = sum(older_set.manifest["counts"]["sources"]["negative"].values())
     share = f"{100 * (turned + dropped) / negatives:.1f}%"
     fates = []

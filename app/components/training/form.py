@@ -12,6 +12,7 @@ from blindspot.app import url
 from blindspot.app.components import jobs
 from blindspot.app.components.marks import notice
 from blindspot.app.components.setting_fields import setting_field
+from blindspot.app.components.training.model_changes import measured_split
 from blindspot.app.entry import one_line
 from blindspot.app.markup import show, tag
 from blindspot.app.whole_imports import import_whole
@@ -88,7 +89,7 @@ def retriever_form(open_study: Study, training_set: str, taken_names: set[str], 
         name,
         settings,
         lambda: _time_of_retriever(open_study, training_set, start, settings, None if steps else 60 * minutes),
-        lambda: request(train_dual_encoder, name, training_set, settings, start=start),
+        lambda: request(train_dual_encoder, name, training_set, settings, start=start, **_tried_on(open_study)),
         (pressed, estimating),
     )
 
@@ -152,16 +153,22 @@ def taught_form(open_study: Study, judges: Sequence[str], taken_names: set[str])
         name,
         settings,
         lambda: _time_of_retriever(open_study, None, start, settings, 60 * minutes),
-        lambda: request(train_dual_encoder, name, settings=settings, start=start),
+        lambda: request(train_dual_encoder, name, settings=settings, start=start, **_tried_on(open_study)),
         (pressed, estimating),
     )
+
+
+def _tried_on(open_study: Study) -> dict[str, str]:
+    """Return the argument that lets a trained retriever search the questions that measure, if there are any."""
+    split = measured_split(open_study)
+    return {"tried_on": split} if split else {}
 
 
 def _time_promise(gpu: bool) -> str:
     minutes = MINUTES_GPU if gpu else MINUTES
     return (
         f"About {minutes} minutes on this machine: two steps are timed first, and as many as fit are trained, up to "
-        f"{DualEncoderSettings().epochs:g} passes over the questions."
+        f"{DualEncoderSettings().epochs:g} passes over the questions. Then it indexes the passages and searches."
     )
 
 

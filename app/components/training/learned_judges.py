@@ -24,7 +24,7 @@ from blindspot.backend.judges.feature_judge import KIND, feature_judges, judge_r
 from blindspot.backend.judges.feature_model import FeatureJudgeSettings
 from blindspot.backend.judges.judge import JudgeCard, judges_of, kind_title, unknown_judges
 from blindspot.backend.retrieval.dense import dense_indexes
-from blindspot.backend.text.number_words import quantity
+from blindspot.backend.text.number_words import duration, quantity
 
 ABOUT = "A judge says which unlabelled passages answer their question, so that a training set can drop or add them."
 CLASSES = ("left", None, None, "left wide", "left wide", "wide", "wide", "wide")
@@ -138,11 +138,19 @@ def learn_form(open_study: Study, set_manifest: Manifest | None, primary: bool) 
         encoder = columns[2].selectbox("Encoder", [*dense_indexes(open_study), NO_ENCODER], help=_ENCODER_HELP)
         depth = setting_field(columns[3], FeatureJudgeSettings, "depth")
         with columns[4]:
-            pressed = st.form_submit_button("Train judge", type="primary" if primary else "secondary")
+            pressed = st.form_submit_button(
+                f"Train judge{_last_duration(open_study)}", type="primary" if primary else "secondary"
+            )
     if pressed:
         chosen = None if encoder == NO_ENCODER else encoder
         jobs.start(open_study, request(learn_judge, name.strip(), run, chosen, {"depth": depth}))
         st.rerun()
+
+
+def _last_duration(open_study: Study) -> str:
+    """Return how long a feature judge took to learn, in brackets; "" before the first."""
+    seconds = max((about.get("seconds") or 0 for about in feature_judges(open_study)), default=0)
+    return f" (about {duration(seconds)})" if seconds else ""
 
 
 def _judging_buttons(open_study: Study) -> None:

@@ -34,6 +34,7 @@ from blindspot.backend.training.cross_encoder import train_cross_encoder
 from blindspot.backend.training.dual_encoder import train_dual_encoder, try_model
 from blindspot.backend.training.scoring import score_run
 from blindspot.backend.training.training_log import read_log
+from blindspot.db.jobs import Job
 
 COMPARED_BY = {
     "average_rank": (
@@ -51,9 +52,15 @@ RESUMABLE = (train_dual_encoder, train_cross_encoder, train_reader, train_rocket
 JUDGED = 20  # passages per question for a cross-encoder to score; more take long on a CPU
 
 
+def running_job(open_study: Study, name: str) -> Job | None:
+    """Return the job that trains a model, or tries it; None if there is none."""
+    recent = work.recent(open_study, 20)
+    return next((job for job in recent if job.unfinished and job.arguments.get("name") == name), None)
+
+
 def watch(open_study: Study, name: str) -> None:
     """Show the curves of a model, live during training, and its actions."""
-    running = any(job.unfinished and job.arguments.get("name") == name for job in work.recent(open_study, 20))
+    running = running_job(open_study, name) is not None
     with st.container() if running else st.expander(f"Training curve of {name}"):
         st.fragment(_watch, run_every=3.0 if running else None)(open_study, name, running)
     if not running:
@@ -88,13 +95,14 @@ def _watch(open_study: Study, name: str, was_running: bool) -> None:
     losses = [line for line in log if "loss" in line]
     compared_by = next((figure for figure in COMPARED_BY for line in log if figure in line), "average_rank")
     ranks = [line for line in log if compared_by in line]
-    running = was_running and any(
-        job.unfinished and job.arguments.get("name") == name for job in work.recent(open_study, 20)
-    )
+    job = running_job(open_study, name) if was_running else None
+    running = job is not None
     if losses or ranks:
         last = losses[-1] if losses else {}
+        steps = ((job.arguments.get("settings") or {}) if job else {}).get("steps")
+        of_all = f" of {steps:,}" if steps else ""
         progress = (
-            f"step {last.get('step', 0):,}, loss {last.get('loss', float('nan')):.3f}, "
+            f"step {last.get('step', 0):,}{of_all}, loss {last.get('loss', float('nan')):.3f}, "
             f"{last.get('examples_per_second', 0):.1f} questions/s"
             if last
             else ""

@@ -8,7 +8,7 @@ from blindspot.app import url, who
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import command, notice, percent
 from blindspot.app.components.parts import parts_panel
-from blindspot.app.components.path_bar import lead_to
+from blindspot.app.components.path_bar import lead_nowhere, lead_to
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.training import tabs
 from blindspot.app.components.training.changes import PARAMETERS
@@ -25,7 +25,7 @@ from blindspot.app.components.training.model_changes import (
     is_sure,
     turned_questions,
 )
-from blindspot.app.components.training.model_training import after_training, unfinished, watch
+from blindspot.app.components.training.model_training import after_training, running_job, unfinished, watch
 from blindspot.app.components.training.models_table import models_table
 from blindspot.app.components.training.tabs import part_name
 from blindspot.app.markup import (
@@ -45,38 +45,70 @@ from blindspot.backend.upkeep.study_path import NextStep
 
 
 def models_tab(open_study: Study, training_set: str) -> None:
-    """Show what cleaning or training changed, all models beside the models they began as, and the forms that train."""
+    """Show what cleaning or training changed, all models beside the models they began as, and the forms that train. While
+    a model is trained, and where the address asks for a set from which none has learned, that comes first.
+    """
     models, stopped = models_of(open_study), unfinished(open_study)
-    model = url.value("model") or next(reversed(models), "")
+    asked = url.value("model")
+    model = asked or next(reversed(models), "")
+    is_new_set = bool(models and url.value("set") and not asked) and not any(
+        about.get("training_set") == training_set for about in models.values()
+    )
     started_models: dict[str, str] = st.session_state.get(BEGUN, {})
     changed = {name: change_of_model(open_study, name, about) for name, about in models.items()}
     cleaned = cleaning_effects(open_study, models, changed)
     shown = next((each for each in cleaned if model in (each.name, each.other)), None)
-    if shown:
+    running = running_job(open_study, model) if model else None
+    if running or is_new_set:
+        shown = None
+        lead_nowhere()
+    if running:
+        tabs.title(*_running_sentences(model, model in models, started_models.get(model, "")))
+    elif is_new_set:
+        learns = join("No model has learned from ", part_name(training_set), " yet.")
+        tabs.title(learns, "Train one below; then you see which questions it changes.")
+        _forms(open_study, models, stopped, training_set, is_first=True)
+    elif shown:
         tabs.title(cleaning_sentence(shown), cleaning_flips(shown))
         lead_to(NextStep("See the questions that changed", url.COMPARE, parameters=compared_runs(shown.change)))
     else:
         tabs.title(*_sentences(model, changed.get(model), training_set))
-    if model in models:
+    if model in models and not running and not is_new_set:
         has_searched = before_and_after(open_study, model, models[model])[1] is not None
         after_training(open_study, model, has_searched)
-    if model in started_models and model not in models:
-        show(notice(f"{model} is being trained. {started_models[model]}"))
+    if running:
+        watch(open_study, model)
     if models:
         every = scrolling(models_table(open_study, models, changed, model, training_set, shown))
         others = [cleaning_sentence(each) for each in cleaned if each is not shown]
         show(style_sheet("training/training.css"), div(every, *(tag("p", words) for words in others), cls="panel"))
     if model and (model in models or model in stopped or model in started_models or read_log(open_study, model)):
-        watch(open_study, model)
+        if not running:
+            watch(open_study, model)
     elif model:
         show(notice(f"This study has no model named {model}."))
-    _forms(open_study, models, stopped, training_set)
+    if not is_new_set:
+        _forms(open_study, models, stopped, training_set)
     if model in models:
         parts_panel(open_study, "model", [model])
 
 
-def _forms(open_study: Study, models: dict[str, dict], stopped_models: set[str], training_set: str) -> None:
-    """Show the forms that train, in one fold once there is a model."""
+def _running_sentences(model: str, is_trained: bool, estimate: str) -> tuple[object, object]:
+    """Say what is done with a model now, and how long it takes. estimate: what the form said of the time."""
+    if is_trained:
+        return f"{model} is trained; now it indexes the passages and searches.", estimate
+    return f"{model} is being trained.", estimate
+
+
+def _forms(
+    open_study: Study,
+    models: dict[str, dict],
+    stopped_models: set[str],
+    training_set: str,
+    is_first: bool = False,
+) -> None:
+    """Show the forms that train, in one fold once there is a model, unless training is what comes first."""
+    is_first = is_first or not models
     judges = [about["name"] for about in feature_judges(open_study)]
     if not training_set and not judges:
         return
@@ -87,12 +119,12 @@ def _forms(open_study: Study, models: dict[str, dict], stopped_models: set[str],
         show(notice(f"Training needs the extra {extra}: ", command(install_command(extra))))
         return
     taken_names = set(models) | set(open_study.settings.encoders) | stopped_models
-    with st.expander("Train another model") if models else st.container():
+    with st.container() if is_first else st.expander("Train another model"):
         if training_set:
             names = list(reversed(training_sets(open_study)))
             with st.columns([1, 2])[0]:
                 url.select("Training set", "set", names, names[0], forget=("before", *PARAMETERS))
-            retriever_form(open_study, training_set, taken_names, primary=not models)
+            retriever_form(open_study, training_set, taken_names, primary=is_first)
             with st.expander("Train a cross-encoder"):
                 cross_encoder_form(open_study, training_set, taken_names)
         if judges:
