@@ -152,7 +152,7 @@ def test_a_result_stands_with_its_claims_and_its_word(study, tmp_path):
     (answer,) = page.part("<h1.*?</h1>")
     assert answer == finding(found) and answer.lower().startswith(found["verdict"]) and " question" in answer
     for claim in found["claims"]:
-        figure = difference(claim, found["unit"])
+        figure = difference(claim, found["unit"], "Success@5")
         assert f"{claim['says']} {claim.get('about') or ''}".strip() in overview.text and figure in overview.text
         assert claim["says"] in page.text and quantity(claim["n"], "question") in page.text
     for cell in found["cells"]:

@@ -59,6 +59,7 @@ from blindspot.backend.maps.selection import QUESTION
 from blindspot.backend.maps.settings import MapRequest
 from blindspot.backend.retrieval.dense import build_index
 from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.records import Passage
 from tests.app_pages import HOSTILE, Page
 from tests.studies import births, make_study, people, tiny_bert
@@ -688,3 +689,23 @@ def map_of(study):
     from blindspot.backend.maps.stored import Map
 
     return Map.open(study, "one")
+
+
+def test_an_open_passage_says_which_questions_it_is_positive_for_and_which_retrieve_it(study):
+    opened = open_map(study, "one")
+    known, run = facts_of_points(opened), study.run("tiny-dev")
+    place, asked = next(iter(known.questions_by_passage.items()))
+    found = {
+        run.question_ids[row]: rank
+        for row, hits in enumerate(run.hits.ordinals[:, :4].tolist())
+        for rank, ordinal in enumerate(hits, 1)
+        if ordinal == opened.ordinals[place]
+    }
+    page = Page(study.folder, "map", map="one", k=4, point=points(opened).ids[opened.shown_questions + place])
+    assert page.part("<h1.*?</h1>") == [points(opened).titles[opened.shown_questions + place]]
+    assert f"Positive for {quantity(len(asked), 'question')} (solid lines)" in page.text
+    texts = {question.id: question.text for question in known.questions}
+    assert all(texts[known.questions[number].id] in page.text for number in asked)
+    assert f"top 4 for {quantity(len(found), 'question')}" in page.text
+    for id, rank in list(found.items())[:3]:
+        assert f"rank {rank} {texts[id]}" in page.text

@@ -376,7 +376,9 @@ def test_compare_counts_causes_and_lists_their_questions(study):
     listed = Page(study.folder, "compare", a="dense", b="bm25", k=K, slice=expression)
     assert "These figures cover the 3 of" in listed.text
     asked = Page(study.folder, "question", a="dense", b="bm25", k=K, question="two", why=1)
-    assert "with a similar name first" in asked.text and "near-namesake on top" not in asked.text, "said once"
+    assert "shares part of the subject's name first" in asked.text and "near-namesake on top" not in asked.text, (
+        "said once"
+    )
     assert "dense misses it in the top 2, also: rare subject 0 mentions" in asked.text
     assert "bm25 misses it in the top 2: rare subject 0 mentions" in asked.text
     shut = Page(study.folder, "question", a="dense", b="bm25", k=K, question="two")

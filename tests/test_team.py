@@ -109,7 +109,10 @@ def test_agreement_in_words_names_the_label_that_most_disputes_are_about(study):
         == "4 disagreements between two annotators: 2 related against negative, 1 positive against related, 1 positive against negative."
     )
     page = Page(study.folder, "team", "Lea").text
-    assert f"They agree with {words.sentence}. Most disputes are about the label “related”." in page
+    assert (
+        f"On the passages that two judged blind they agree with {words.sentence}. Most disputes are about the label “related”."
+        in page
+    )
 
 
 def test_disputes_that_are_about_no_label_in_particular_name_none():

@@ -45,7 +45,7 @@ def overview_sentence(results: Sequence[Mapping[str, Any]]) -> str:
     experiment, what it found.
     """
     listed, newest = listed_experiments(results), newest_findings(results)
-    words = [claim["word"] for result in newest for claim in result["claims"]]
+    words = [claim["word"] for result in newest for claim, _ in _different_claims(result)]
     if not newest:
         papers = len({about.paper for about in listed.values()})
         return f"No claim is tested yet: {quantity(len(listed), 'experiment')} repeat tables of {papers} papers here."
@@ -76,16 +76,8 @@ def overview(results: Sequence[Mapping[str, Any]]) -> Html:
     """
     claims = []
     for result in newest_findings(results):
-        tested = result["claims"]
-        for number, claim in enumerate(tested):
-            if any(_same_figure_and_verdict(claim, earlier, result["cells"]) for earlier in tested[:number]):
-                continue
-            about = [claim["about"]] if claim.get("about") else []
-            about += [
-                f"“{each['says']}” has the same figure and verdict: {reason}"
-                for each in tested[number + 1 :]
-                if (reason := _same_figure_and_verdict(each, claim, result["cells"]))
-            ]
+        for claim, same in _different_claims(result):
+            about = [*([claim["about"]] if claim.get("about") else []), *same]
             source = _experiment_link(
                 result["experiment"], f"{result['paper']}, {result['source']}", title=result["asks"]
             )
@@ -109,6 +101,22 @@ def overview(results: Sequence[Mapping[str, Any]]) -> Html:
     )
 
 
+def _different_claims(result: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], list[str]]]:
+    """Return the claims of a result, each with what is said of the later ones that have its figure and verdict."""
+    found: list[tuple[Mapping[str, Any], list[str]]] = []
+    tested = result["claims"]
+    for number, claim in enumerate(tested):
+        if any(_same_figure_and_verdict(claim, earlier, result["cells"]) for earlier in tested[:number]):
+            continue
+        same = [
+            f"“{each['says']}” has the same figure and verdict: {reason}"
+            for each in tested[number + 1 :]
+            if (reason := _same_figure_and_verdict(each, claim, result["cells"]))
+        ]
+        found.append((claim, same))
+    return found
+
+
 def _claimed_figure(claim: Mapping[str, Any], result: Mapping[str, Any]) -> Html | str:
     """The difference of a claim, and below it, in small print, its interval and n."""
     unit = result["unit"]
@@ -120,9 +128,14 @@ def _claimed_figure(claim: Mapping[str, Any], result: Mapping[str, Any]) -> Html
 
 
 def _measure(result: Mapping[str, Any]) -> str:
-    """Return the measure that the result's plot names, such as "Success@20"; "" if it names none."""
+    """Return the measure that the result's plot names, such as "Success@20", or else that of its only k; "" if there is
+    none.
+    """
     name = (result.get("plot") or {}).get("y", "")
-    return name if re.fullmatch(r"\w+@\d+", name) else ""
+    ks: Sequence[int] = result.get("setting", {}).get("ks") or []
+    if re.fullmatch(r"\w+@\d+", name):
+        return name
+    return f"Success@{ks[0]}" if len(ks) == 1 and result.get("convention", "").startswith("Success@k") else ""
 
 
 def _paper_words(claim: Mapping[str, Any], result: Mapping[str, Any]) -> str:

@@ -18,12 +18,14 @@ from blindspot.app.components.check.rules_panel import rules_panel
 from blindspot.app.components.files import files_panel, is_empty
 from blindspot.app.components.marks import command, empty
 from blindspot.app.components.stylesheets import style_sheet
+from blindspot.app.components.training import tabs
 from blindspot.app.entry import enter
-from blindspot.app.markup import join, link, show
+from blindspot.app.markup import Html, div, join, link, show, tag
 from blindspot.backend.checking.check import Check
 from blindspot.backend.checking.jobs import CleanedFile, cleaned_file
 from blindspot.backend.core.made_from import is_check, log_run_name
 from blindspot.backend.core.study import Study
+from blindspot.backend.training_sets.training_set import training_sets
 
 
 def page() -> None:
@@ -38,7 +40,7 @@ def page() -> None:
         elif is_empty(opened):
             files_panel(opened)
         else:
-            show(_no_check())
+            show(_no_check(opened))
         jobs.panel(opened)
 
 
@@ -68,11 +70,23 @@ def _rule_and_file(open_study: Study, check: Check, labels: Labelled, written_fi
     file_panel(open_study, labels, curve, written_file)
 
 
-def _no_check():
+def _no_check(open_study: Study) -> Html:
+    """What an ordinary study shows here: its own sets are checked on Training, and a file elsewhere."""
+    has_sets = bool(training_sets(open_study))
+    action = link("Check this study's training sets", tabs.address("sets"), cls="button main")
     return empty(
-        "This study is no check",
-        "A check says how many mined negatives of a training file are false.",
-        join("Run: ", command("blindspot check FILE --open"), ", or go to ", link("Home", url.HOME), "."),
+        "How many mined negatives are false?",
+        join(
+            "For this study's own training sets, Training says it: ",
+            tag("i", "Sets"),
+            " has the checks and the labels.",
+        )
+        if has_sets
+        else "This study has no training set yet.",
+        div(
+            action if has_sets else link("Build a training set", tabs.address("sets"), cls="button main"), cls="action"
+        ),
+        join("For the file of another trainer, open a check of its own: ", command("blindspot check FILE --open"), "."),
     )
 
 

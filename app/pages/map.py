@@ -23,7 +23,7 @@ from blindspot.app.components.map.figure import Marks, PlaceName, held_figure, s
 from blindspot.app.components.map.groups import NetChange
 from blindspot.app.components.map.link import Lines, map_link
 from blindspot.app.components.map.parts import address, parameters, quality_line, spread_table, warnings
-from blindspot.app.components.map.point import OpenPoint, first_ranks_sentence, lines_of, point_panel
+from blindspot.app.components.map.point import OpenPoint, first_ranks_sentence, lines_of, passage_sentence, point_panel
 from blindspot.app.components.marks import choices_fold, notice, relation_label, unbroken
 from blindspot.app.components.message import show_last_message
 from blindspot.app.components.parts import parts_panel
@@ -265,6 +265,9 @@ def _next_step(shown: Shown) -> NextStep | None:
     if shown.point is not None and shown.point.is_question:
         question = map.question_ids[shown.point.number]
         return NextStep("Open this question", url.QUESTION, parameters={"question": question, **pair})
+    if shown.point is not None and (asked := [*shown.point.asked_by, *(each for _, each in shown.point.retrieving())]):
+        words = "Open the first of its questions"
+        return NextStep(words, url.QUESTION, parameters={"question": map.question_ids[asked[0]], **pair})
     if questions := groups.missed_questions(map, numbers, run, reference, k):
         words = f"Read the {quantity(len(questions), 'question')} that {run} misses here"
         return NextStep(words, url.QUESTION, parameters={"question": questions[0].id, **pair})
@@ -302,6 +305,9 @@ def _answer(shown: Shown) -> None:
         return
     if shown.point is not None and shown.point.is_question and (ranks := first_ranks_sentence(shown.point)):
         show(tag("h1", shown.point.title), tag("p", unbroken(ranks, shown.runs)))
+        return
+    if shown.point is not None and not shown.point.is_question:
+        show(tag("h1", shown.point.title), tag("p", unbroken(passage_sentence(shown.point), shown.runs)))
         return
     in_all = _missed_in_all(shown.average, run, k)
     if shown.group is not None:

@@ -33,6 +33,7 @@ from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.causes import NAMESAKE_SHARE
 from blindspot.backend.evaluation.miss_facts import name_share
+from blindspot.backend.evaluation.slice_words import in_words
 from blindspot.backend.retrieval import live
 from blindspot.backend.retrieval.full_text import unknown_names
 from blindspot.backend.retrieval.retriever import kind_of
@@ -312,6 +313,7 @@ def _list_position(comparison: Comparison, chosen: Selection, rows: np.ndarray, 
     """The position in the list ("12 of 505"), links to the neighbours, and a link back to the list."""
     words = [
         CELL_WORDS[chosen.cell].format(k=chosen.k),
+        in_words(chosen.slice) if chosen.slice else "",
         relation_label(chosen.relation) if chosen.relation else "",
         chosen.set,
         f"“{chosen.text}”" if chosen.text else "",

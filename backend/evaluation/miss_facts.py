@@ -176,11 +176,14 @@ def near_name_in_excerpt(question: Question, passage: Passage, rule: str = DEFAU
 
 
 def namesake_sentence(explanation: MissExplanation, run_result: GoldRank) -> str:
-    """Return a sentence if the run ranks a passage about another entity with a similar name first; else ""."""
+    """Return a sentence if the run ranks a passage first whose title shares words with the subject's name; else ""."""
     if run_result.winner is None or run_result.winner not in explanation.namesake or run_result.rank == 1:
         return ""
     title = explanation.passages[run_result.winner].title
-    return f"{run_result.run} ranks another entity with a similar name first: {title} instead of {explanation.question.subject}."
+    return (
+        f"{run_result.run} ranks a title that shares part of the subject's name first: {title} instead of "
+        f"{explanation.question.subject}."
+    )
 
 
 def near_name_sentence(explanation: MissExplanation, run_result: GoldRank) -> str:

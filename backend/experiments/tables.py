@@ -90,9 +90,11 @@ def points_words(unit: str, measure: str = "") -> str:
 
 
 def difference_and_interval(claim: Mapping[str, Any], unit: str) -> tuple[str, str]:
-    """Return the difference of a claim that has one, and its interval in brackets."""
+    """Return the difference of a claim that has one, and its interval in brackets, with its level: above 95% where several
+    claims are tested together.
+    """
     value, low, high = (_signed_value(claim[name], unit) for name in ("difference", "low", "high"))
-    return value, f"(95%: {low} to {high})"
+    return value, f"({100 * claim.get('level', 0.95):.4g}%: {low} to {high})"
 
 
 def _signed_value(value: float, unit: str) -> str:

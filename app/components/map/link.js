@@ -119,8 +119,20 @@ const GAP = 3, ON_PHONES = 4, NEAR = 7;
 const DISTANCES = [16, 28, 42, 58, 76];
 const SIDES = [[0, -1], [0, 1], [1, -0.6], [-1, -0.6], [1, 0.6], [-1, 0.6], [1, 0], [-1, 0]];
 
-// Each name, in the order of their importance, stands beside its place, where it covers the fewest questions and lies over no earlier
-// name, with a line to its place; it is hidden where there is no room.
+function nearest(box, [x, y]) {
+  return [Math.min(Math.max(x, box.left), box.right), Math.min(Math.max(y, box.top), box.bottom)];
+}
+
+// Whether a line runs through a box, by ten places along it.
+function crosses(from, to, box) {
+  return Array.from({ length: 11 }, (_, i) => i / 10).some((part) => {
+    const x = from[0] + part * (to[0] - from[0]), y = from[1] + part * (to[1] - from[1]);
+    return x > box.left && x < box.right && y > box.top && y < box.bottom;
+  });
+}
+
+// Each name, in the order of their importance, stands beside its place, where it covers the fewest questions, lies over no earlier
+// name and crosses no line, with a line to its place; it is hidden where there is no room.
 function separate(plot) {
   const taken = [], leaders = [], { yaxis } = plot._fullLayout;
   const frame = plot.getBoundingClientRect();
@@ -141,6 +153,8 @@ function separate(plot) {
         const box = { left: middle[0] - width / 2, right: middle[0] + width / 2, top: middle[1] - height / 2, bottom: middle[1] + height / 2 };
         if (box.left < 0 || box.right > frame.width || box.top < yaxis._offset - NEAR || box.bottom > frame.height) continue;
         if (taken.some((other) => box.right + GAP > other.left && box.left < other.right + GAP && box.bottom > other.top && box.top < other.bottom)) continue;
+        const end = nearest(box, place);
+        if (taken.some((other) => crosses(place, end, other)) || leaders.some(({ from, to }) => crosses(from, to, box))) continue;
         const covered = questions.filter(([px, py]) => px > box.left && px < box.right && py > box.top && py < box.bottom).length;
         const cost = covered + distance / 5; // one question covered is worth 5 pixels
         if (!best || cost < best.cost) best = { cost, box };
@@ -151,7 +165,7 @@ function separate(plot) {
     const { box } = best;
     name.style.transform = `translate(${box.left - (left - frame.left)}px, ${box.top - (top - frame.top)}px)`;
     taken.push(box);
-    const end = [Math.min(Math.max(place[0], box.left), box.right), Math.min(Math.max(place[1], box.top), box.bottom)];
+    const end = nearest(box, place);
     if (Math.hypot(end[0] - place[0], end[1] - place[1]) > NEAR) leaders.push({ from: place, to: end });
   }
   state.leaders = leaders;

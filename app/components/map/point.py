@@ -22,6 +22,7 @@ from blindspot.backend.text.spans import excerpt_start
 from blindspot.db.errors import BlindspotError
 
 NEIGHBOURS = 10
+QUESTIONS = 10  # in a list of a passage's
 LINES = 10  # to the first hits of the open question, at most
 EXCERPT, BEFORE = 75, 25  # characters of a passage in a list, and before the answer
 
@@ -52,6 +53,29 @@ class OpenPoint(NamedTuple):
         places = known_of(self.map).positives[self.number] if self.is_question else []
         return np.asarray(self.map.ordinals)[places]
 
+    @property
+    def asked_by(self) -> list[int]:
+        """The numbers of the questions on the map whose positive a passage is; none for a question."""
+        if self.is_question:
+            return []
+        found = known_of(self.map).questions_by_passage.get(self.number - self.map.shown_questions, ())
+        return [number for number in found if number < self.map.shown_questions]
+
+    def retrieving(self) -> list[tuple[int, int]]:
+        """Return the questions on the map for which the first run has a passage in its top k, as (rank, number), best rank
+        first; none for a question.
+        """
+        if self.is_question or not self.runs:
+            return []
+        run, map = self.map.study.run(self.runs[0]), self.map
+        numbers = {
+            question.id: number for number, question in enumerate(known_of(map).questions[: map.shown_questions])
+        }
+        hits = np.asarray(run.hits.ordinals[:, : self.k])
+        places = np.argwhere(hits == map.ordinals[self.number - map.shown_questions]).tolist()
+        found = ((column + 1, numbers.get(run.question_ids[row])) for row, column in places)
+        return sorted((rank, number) for rank, number in found if number is not None)
+
     def ranks(self) -> dict[int, int]:
         """Return the rank of each hit of the first run by its ordinal; none for a passage or a run without the question."""
         if not self.is_question or not self.runs:
@@ -73,14 +97,21 @@ def first_ranks_sentence(opened: OpenPoint) -> str:
     return f"First relevant passage: {', '.join(said)}." if said else ""
 
 
+def passage_sentence(opened: OpenPoint) -> str:
+    """Return for how many questions of the map a passage is a positive, and for how many the first run retrieves it."""
+    said = f"A positive, gold or judged, for {quantity(len(opened.asked_by), 'question')} of the map"
+    if not opened.runs:
+        return f"{said}."
+    return f"{said}; in {opened.runs[0]}'s top {opened.k} for {quantity(len(opened.retrieving()), 'question')}."
+
+
 def lines_of(opened: OpenPoint) -> Lines:
     """Return the lines from a question to its positives and to the first hits of the run, or from a passage to the questions
     whose positive it is.
     """
     map, ids = opened.map, opened.points.ids
     if not opened.is_question:
-        asked_by = known_of(map).questions_by_passage.get(opened.number - map.shown_questions, ())
-        return Lines(tuple(ids[each] for each in asked_by if each < map.shown_questions))
+        return Lines(tuple(ids[each] for each in opened.asked_by))
     where = _places(map)
     hits = [where.get(ordinal) for ordinal in list(opened.ranks())[: min(opened.k, LINES)]]
     return Lines(
@@ -110,7 +141,8 @@ def point_panel(opened: OpenPoint) -> Html:
         )
     else:
         passage = map.study.corpus.passage(int(map.ordinals[opened.number - map.shown_questions]))
-        body, kind = tag("p", passage.text, cls="passage-text"), f"passage {passage.id}"
+        text, kind = tag("p", passage.text, cls="passage-text"), f"passage {passage.id}"
+        body = join(text, _question_lists(opened))
     return div(
         div(tag("h2", opened.title), link("Close", address(map, point=None), cls="quiet"), cls="list-head"),
         tag("p", kind, cls="convention"),
@@ -118,6 +150,31 @@ def point_panel(opened: OpenPoint) -> Html:
         _near_passages(opened),
         cls="panel map-point",
     )
+
+
+def _question_lists(opened: OpenPoint) -> Html:
+    """The questions whose positive a passage is, and those for which the first run retrieves it."""
+    asked_by = [(0, number) for number in opened.asked_by]
+    heads = {f"Positive for {quantity(len(asked_by), 'question')} (solid lines)": asked_by}
+    if opened.runs:
+        found = opened.retrieving()
+        heads[f"In {opened.runs[0]}'s top {opened.k} for {quantity(len(found), 'question')}"] = found
+    return join(*(join(tag("h3", head), _question_list(opened, listed)) for head, listed in heads.items() if listed))
+
+
+def _question_list(opened: OpenPoint, listed: Sequence[tuple[int, int]]) -> Html:
+    """Questions as links to their points, with the rank of the passage where it is one."""
+    ids, questions = opened.points.ids, known_of(opened.map).questions
+    lines = [
+        tag(
+            "li",
+            span(f"rank {rank:,} ", cls="soft") if rank else "",
+            link(questions[number].text, address(opened.map, point=ids[number])),
+        )
+        for rank, number in listed[:QUESTIONS]
+    ]
+    more = len(listed) - QUESTIONS
+    return tag("ol", *lines, tag("li", f"and {more:,} more", cls="soft") if more > 0 else "", cls="map-list")
 
 
 def _near_passages(opened: OpenPoint) -> Html:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from blindspot.analysis.audit import Rate
 from blindspot.analysis.buckets import FEW, UNKNOWN
@@ -152,8 +152,9 @@ def _group_rates(audit: Audit, group_kind: str, page_address: Callable[..., str]
         wide_head(term("stopping rule", "Whether enough audit questions are judged")),
         wide_head(term("with related, %", "Positive or related")),
     )
-    lines = [
-        row(
+    lines: dict[bool, list[Html]] = {True: [], False: []}  # those with and without an interval
+    for group, rates in groups.items():
+        line = row(
             wide_cell(f"{rates.positive.questions:,}"),
             wide_cell(f"{rates.positive.passages:,}"),
             rate_figure(rates.positive),
@@ -163,14 +164,19 @@ def _group_rates(audit: Audit, group_kind: str, page_address: Callable[..., str]
             head=_group(group_kind, group, depth),
             cls="few" if rates.positive.passages < FEW else None,
         )
-        for group, rates in groups.items()
-    ]
+        lines[rates.positive.low is not None].append(line)
     has_few = any(rates.positive.passages < FEW for rates in groups.values())
+    without = tag("summary", f"{quantity(len(lines[False]), 'group')} with too few questions for an interval")
     return join(
         div(choices, cls="choice-line"),
-        scrolling(tag("table", head, tag("tbody", *lines), cls="figures rates")),
+        _rates_table(head, lines[True]) if lines[True] else "",
+        tag("details", without, _rates_table(head, lines[False]), cls="fold") if lines[False] else "",
         pale_note(f"fewer than {FEW} passages") if has_few else "",
     )
+
+
+def _rates_table(head: Html, lines: Sequence[Html]) -> Html:
+    return scrolling(tag("table", head, tag("tbody", *lines), cls="figures rates"))
 
 
 def _group(grouping: str, group: str, depth: int | None) -> Html | str:

@@ -82,4 +82,5 @@ def _labels_line(open_study: Study) -> Html:
     if found is None:
         return tag("p", f"{given}. No passage has been judged blind by two annotators yet.", cls="lead")
     about = f" Most disputes are about the label “{found.label}”." if found.label else ""
-    return tag("p", f"{given}. They agree with {found.sentence}.{about}", cls="lead", title=found.detail)
+    said = f"{given}. On the passages that two judged blind they agree with {found.sentence}.{about}"
+    return tag("p", said, cls="lead", title=found.detail)
