@@ -15,6 +15,7 @@ from blindspot.backend.data.encyclopedia import SECOND_DATASET
 from blindspot.backend.experiments.block_parts import BlockHits, BlockIndex, Blocks, SuccessOnEqualText, blocks
 from blindspot.backend.experiments.bucket_measures import bucket_numbers, difference_values
 from blindspot.backend.experiments.hits import Bm25Hits, Index
+from blindspot.backend.experiments.papers.buckets import BucketLine, _contrasts
 from blindspot.backend.experiments.papers.embedding_spread import SpreadMeasure
 from blindspot.backend.experiments.parts import QuestionSelection, StudyEncoder
 from blindspot.backend.experiments.plan import Success, macro_values
@@ -207,6 +208,16 @@ def test_buckets_by_frequency_where_a_split_is_named(study):
     questions = [Question(str(n), "q", frequency=1 + 9 * (n % 3), relation="P19") for n in range(6)]
     assert bucket_numbers(questions, False).tolist() == [7, 6, 2] * 2  # middles 59, 48 and 19 of 60, in eighths
     assert any("group 7 (about 1 mention)" in row for row in rows(found(study, "buckets", on="dev")))
+
+
+def test_small_groups_are_compared_together():
+    """17 + 14 questions on the frequent side have 30, the rarest group alone has; where both sides would share one, none."""
+    sizes, mentions = {1: 17, 3: 14, 5: 25, 7: 109}, {1: [40, 44], 3: [16], 5: [8], 7: [1]}
+    line = BucketLine("", "entities", QuestionSelection("dev"), False, False, sizes, mentions)
+    ((row, more, less),) = _contrasts([line], 30)
+    assert row == "entities, groups 1 to 3 (about 40 mentions) less group 7 (about 1 mention)"
+    assert ([number for _, number in more], [number for _, number in less]) == ([1, 3], [7])
+    assert not list(_contrasts([dataclasses.replace(line, n={1: 17, 7: 14}, frequencies=mentions)], 30))
 
 
 BORN = (("Ann Lee", "Oslo"), ("Lee Ray", "Bodo"), ("Cid", "New Bodo"), ("Dag of the Hill", "Molde"), ("Eva", "Alta"))

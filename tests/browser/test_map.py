@@ -137,8 +137,9 @@ def test_a_click_opens_the_passage_whose_point_it_is_and_back_closes_it(tab, map
     assert pointed.startswith(tab.locator(".map-point h2").inner_text()), (
         "the passage under the pointer is the one that opens"
     )
-    expect(tab.locator(".map-point .map-list li")).to_have_count(10)
-    other = tab.locator(".map-point .map-list a").first
+    nearest = tab.locator(".map-point .map-list").last
+    expect(nearest.locator("li")).to_have_count(10)
+    other = nearest.locator("a").first
     name = other.inner_text()
     other.click()
     expect(tab.locator(".map-point h2")).to_have_text(name)
@@ -147,16 +148,27 @@ def test_a_click_opens_the_passage_whose_point_it_is_and_back_closes_it(tab, map
     expect(tab.locator(".map-point")).to_have_count(0)
 
 
+RINGED = """() => {
+  const canvas = document.querySelector(".js-plotly-plot .svg-container > canvas:last-child");
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  return data.some((red, i) => i % 4 === 0 && red === 0xea && data[i + 1] === 0x3a && data[i + 2] === 0x9c);
+}"""
+"""Whether the picture has the colour of rings."""
+
+
 def test_an_open_point_gets_a_ring(tab, maps_address):
-    ringed = """() => {
-      const canvas = document.querySelector(".js-plotly-plot .svg-container > canvas:last-child");
-      const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-      return data.some((red, i) => i % 4 === 0 && red === 0xea && data[i + 1] === 0x3a && data[i + 2] === 0x9c);
-    }"""
     picture(tab, maps_address, "map=one")
-    assert not tab.evaluate(ringed)
+    assert not tab.evaluate(RINGED)
     picture(tab, maps_address, "map=one&point=p:p0")
-    assert tab.evaluate(ringed)
+    assert tab.evaluate(RINGED)
+
+
+def test_the_questions_of_a_group_get_rings_while_the_list_is_pointed_at(tab, maps_address):
+    picture(tab, maps_address, "map=one")
+    tab.locator(".misses tbody tr").first.hover()
+    tab.wait_for_function(RINGED)
+    tab.locator("h1").hover()
+    tab.wait_for_function(f"!({RINGED})()")
 
 
 @pytest.mark.parametrize("width", [1400, 400])

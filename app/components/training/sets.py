@@ -15,6 +15,7 @@ from blindspot.app.components.parts import descriptions, name_with_description
 from blindspot.app.components.training import tabs
 from blindspot.app.components.training.labels import label_sentence, label_warning
 from blindspot.app.components.training.this_set import (
+    build_again,
     pairs_by_annotators,
     policy_words,
     roles_of,
@@ -54,6 +55,8 @@ def sets_tab(open_study: Study, manifests: dict[str, Manifest], chosen_set: str)
     training_set = TrainingSet.open(open_study, chosen_set)
     finding = set_finding(open_study, training_set, manifests)
     tabs.title(finding.sentence, finding.more)
+    if finding.new_labels:
+        build_again(open_study, training_set, finding.new_labels, manifests)
     table = sets_table(manifests, chosen_set, descriptions(open_study, "training-set"))
     show(div(scrolling(table), cls="panel"))
     with st.expander("Build another set"):

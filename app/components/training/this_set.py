@@ -80,12 +80,8 @@ def set_finding(open_study: Study, training_set: TrainingSet, manifests: dict[st
 def set_section(
     open_study: Study, training_set: TrainingSet, manifests: dict[str, Manifest], finding: SetFinding
 ) -> None:
-    """Show one set: what new labels would change, its contents beside those of the set it was cleaned from, the checks
-    of it, and its export.
-    """
+    """Show one set: its contents beside those of the set it was cleaned from, the checks of it, and its export."""
     sees_labels = may_see_labels(open_study)
-    if finding.new_labels:
-        _build_again(open_study, training_set, finding.new_labels, manifests)
     with st.container(key="set-compare"):
         _comparison(open_study, training_set, manifests, finding.before, sees_labels)
         show(_left_out(training_set.manifest["left_out"]))
@@ -260,7 +256,7 @@ def _cached_new_labels(
     return [each for each in new_labels(_study, _chosen) if each.is_important]
 
 
-def _build_again(
+def build_again(
     open_study: Study, training_set: TrainingSet, new_labels: list[NewLabel], manifests: dict[str, Manifest]
 ) -> None:
     """Show the button that builds the set again with the new labels, and the pairs that they change."""

@@ -77,6 +77,14 @@ class BucketLine:
             return f"group {number}"
         return f"group {number} (about {quantity(median_low(self.frequencies[number]), 'mention')})"
 
+    def groups(self, numbers: Sequence[int]) -> str:
+        """Return some buckets in words, such as "groups 1 to 3 (about 30 mentions)"."""
+        if len(numbers) == 1:
+            return self.group(numbers[0])
+        frequencies = [frequency for number in numbers for frequency in self.frequencies[number]]
+        about = f" (about {quantity(median_low(frequencies), 'mention')})" if frequencies else ""
+        return f"groups {min(numbers)} to {max(numbers)}{about}"
+
     def row(self, number: int) -> str:
         return f"{self.name}, {self.group(number)}"
 
@@ -219,7 +227,7 @@ def _figure_lines(setting: Setting, bench: Workbench) -> tuple[list[list[BucketL
     return figures, [
         *notes,
         f"Groups with fewer than {minimum} questions are left out; claims compare the most frequent and the rarest "
-        f"group with at least {FEW}.",
+        f"groups, as few as have at least {FEW} together.",
     ]
 
 
@@ -244,14 +252,15 @@ def _counted(bench: Workbench, line: BucketLine, minimum: int) -> BucketLine:
 
 def _contrasts(lines: Sequence[BucketLine], minimum: int) -> Iterator[tuple[str, Buckets, Buckets]]:
     """Yield (row, buckets, buckets to compare with). The comparisons are the most with the least frequent subjects of
-    the first line, and the two lines bucket by bucket.
+    the first line, each from as few buckets as have `minimum` questions together, and the two lines bucket by bucket.
     """
     if not lines:
         return
-    whole = [number for number, count in lines[0].n.items() if count >= minimum and number < BUCKETS]
-    if len(whole) > 1:
-        first, last = whole[0], whole[-1]
-        yield f"{lines[0].row(first)} less {lines[0].group(last)}", [(lines[0], first)], [(lines[0], last)]
+    line, mentioned = lines[0], [number for number in lines[0].n if number < BUCKETS]
+    first, last = _pooled(line, mentioned, minimum), _pooled(line, mentioned[::-1], minimum)
+    if first and last and not set(first) & set(last):
+        row = f"{line.name}, {line.groups(first)} less {line.groups(last)}"
+        yield row, [(line, number) for number in first], [(line, number) for number in last]
     shared = [number for number in lines[0].n if number in lines[-1].n]
     if len(lines) > 1 and shared and sum(lines[-1].n[number] for number in shared) >= minimum:
         yield (
@@ -259,3 +268,13 @@ def _contrasts(lines: Sequence[BucketLine], minimum: int) -> Iterator[tuple[str,
             [(lines[1], number) for number in shared],
             [(lines[0], number) for number in shared],
         )
+
+
+def _pooled(line: BucketLine, numbers: Sequence[int], minimum: int) -> list[int]:
+    """Return the first buckets that have `minimum` questions together, ascending; [] if all have fewer."""
+    chosen: list[int] = []
+    for number in numbers:
+        chosen.append(number)
+        if sum(line.n[each] for each in chosen) >= minimum:
+            return sorted(chosen)
+    return []
