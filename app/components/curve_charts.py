@@ -8,13 +8,8 @@ from blindspot.analysis.forecast_intervals import Forecast
 from blindspot.app.markup import Html, div, span, tag, term
 from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training.forecast_steps import LABELS
-from blindspot.backend.training.label_forecast import (
-    signed_points,
-)
-from blindspot.backend.training.stored_curve_points import (
-    CurvePoint,
-    Share,
-)
+from blindspot.backend.training.label_forecast import signed_points
+from blindspot.backend.training.stored_curve_points import CurvePoint, Share
 
 _MARGIN = 0.02  # room above and below the intervals
 _HALF_LINE = 1.1  # half the width of a line, in percent of the plot's height
@@ -73,9 +68,7 @@ def measured_chart(
         ),
         div(*marks, *ticks, cls="curve-plot"),
         div(
-            span("0"),
-            term(quantity(most, "judged pair"), JUDGED_PAIRS) if points[-1].labels else "",
-            cls="curve-below",
+            span("0"), term(quantity(most, "judged pair"), JUDGED_PAIRS) if points[-1].labels else "", cls="curve-below"
         ),
         cls="curve-chart",
     )

@@ -22,19 +22,10 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import count_with_units
 from blindspot.backend.text.number_words import duration, quantity
 from blindspot.backend.training.curve_bench import curve_inputs
-from blindspot.backend.training.label_forecast import (
-    forecast_labels,
-    stored_forecast,
-)
+from blindspot.backend.training.label_forecast import forecast_labels, stored_forecast
 from blindspot.backend.training.learning_curve import add_point, is_unfinished
 from blindspot.backend.training.own_labels import own_effect
-from blindspot.backend.training.stored_curve_points import (
-    SCOPES,
-    CurveOutcome,
-    CurvePoint,
-    Scope,
-    curve_points,
-)
+from blindspot.backend.training.stored_curve_points import SCOPES, CurveOutcome, CurvePoint, Scope, curve_points
 from blindspot.db.errors import BlindspotError
 from blindspot.db.labels import Labels
 from blindspot.db.people import Person

@@ -18,17 +18,8 @@ from blindspot.app.markup import Html, div, join, link, row, show, span, table, 
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training.forecast_steps import LABELS
-from blindspot.backend.training.label_forecast import (
-    LabelForecast,
-    UseForecast,
-    stored_forecast,
-)
-from blindspot.backend.training.stored_curve_points import (
-    SCOPES,
-    CurvePoint,
-    changed_pairs,
-    curve_points,
-)
+from blindspot.backend.training.label_forecast import LabelForecast, UseForecast, stored_forecast
+from blindspot.backend.training.stored_curve_points import SCOPES, CurvePoint, changed_pairs, curve_points
 
 SHOWN = 100
 FORECAST_CLASSES = (*["wide"] * (len(LABELS) - 1), None)

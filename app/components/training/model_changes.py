@@ -7,11 +7,7 @@ from typing import Any, NamedTuple
 
 from blindspot.app import study, url
 from blindspot.app.components.training.this_set import cleaned_from
-from blindspot.app.markup import (
-    Html,
-    join,
-    link,
-)
+from blindspot.app.markup import Html, join, link
 from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.comparison import PairedFigures, figures_at

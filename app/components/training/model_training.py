@@ -10,15 +10,8 @@ from blindspot.app import study, who
 from blindspot.app.components import jobs
 from blindspot.app.components.marks import notice
 from blindspot.app.components.plots import plot
-from blindspot.app.components.training.model_changes import (
-    measured_split,
-)
-from blindspot.app.markup import (
-    div,
-    show,
-    span,
-    tag,
-)
+from blindspot.app.components.training.model_changes import measured_split
+from blindspot.app.markup import div, show, span, tag
 from blindspot.backend.core import jobs as work
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study

@@ -28,12 +28,7 @@ from blindspot.app.components.training.model_changes import (
 from blindspot.app.components.training.model_training import after_training, running_job, unfinished, watch
 from blindspot.app.components.training.models_table import models_table
 from blindspot.app.components.training.tabs import part_name
-from blindspot.app.markup import (
-    div,
-    join,
-    show,
-    tag,
-)
+from blindspot.app.markup import div, join, show, tag
 from blindspot.backend.core.extras import first_missing, install_command
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_judge import feature_judges
@@ -101,11 +96,7 @@ def _running_sentences(model: str, is_trained: bool, estimate: str) -> tuple[obj
 
 
 def _forms(
-    open_study: Study,
-    models: dict[str, dict],
-    stopped_models: set[str],
-    training_set: str,
-    is_first: bool = False,
+    open_study: Study, models: dict[str, dict], stopped_models: set[str], training_set: str, is_first: bool = False
 ) -> None:
     """Show the forms that train, in one fold once there is a model, unless training is what comes first."""
     is_first = is_first or not models

@@ -12,23 +12,8 @@ from blindspot.app.components.marks import percentage, success_head
 from blindspot.app.components.parts import descriptions, name_with_description
 from blindspot.app.components.strips import difference_strip, widest_difference
 from blindspot.app.components.training import tabs
-from blindspot.app.components.training.model_changes import (
-    CleaningEffect,
-    ModelChange,
-    compared_runs,
-    gain_words,
-)
-from blindspot.app.markup import (
-    Html,
-    div,
-    link,
-    row,
-    span,
-    table,
-    table_head,
-    tag,
-    wide_head,
-)
+from blindspot.app.components.training.model_changes import CleaningEffect, ModelChange, compared_runs, gain_words
+from blindspot.app.markup import Html, div, link, row, span, table, table_head, tag, wide_head
 from blindspot.backend.core.result_table import signed_number
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.settings import HEADLINE_K
