@@ -120,7 +120,7 @@ def test_a_first_import_into_an_empty_folder_makes_the_study(blindspot, files, t
             f"known: {', '.join(RETRIEVERS.names())}",
         ),
         (["retrieve", "--with", "bm25", "--study", "STUDY", "--k", "5"], 1, "blindspot index bm25"),
-        (["retrieve", "--with", "bm25", "--study", "STUDY"], 1, "only 45 passages"),
+        (["retrieve", "--with", "bm25", "--study", "STUDY", "--k", "100"], 1, "only 45 passages"),
         (["retrieve", "--with", "bm25", "--split", "prod", "--k", "5", "--study", "STUDY"], 1, "known: births, dev"),
         (
             ["retrieve", "--with", "bm25", "--weight", "2", "--k", "5", "--study", "STUDY"],
