@@ -122,22 +122,24 @@ def independent_difference(estimate_a: Estimate, estimate_b: Estimate) -> Estima
     Args:
         estimate_a, estimate_b: as `proportion` returns them, each over at least one question.
     """
-    if None in (estimate_a.value, estimate_a.low, estimate_a.high, estimate_b.value, estimate_b.low, estimate_b.high):
-        return Estimate(
-            None, estimate_a.n + estimate_b.n, None, None, "Newcombe", units=estimate_a.n_units + estimate_b.n_units
-        )
-    value_a, low_a, high_a = (cast(float, each) for each in (estimate_a.value, estimate_a.low, estimate_a.high))
-    value_b, low_b, high_b = (cast(float, each) for each in (estimate_b.value, estimate_b.low, estimate_b.high))
-    value = value_a - value_b
-    below, above = math.hypot(value_a - low_a, high_b - value_b), math.hypot(high_a - value_a, value_b - low_b)
-    return Estimate(
-        value,
-        estimate_a.n + estimate_b.n,
-        value - below,
-        value + above,
-        "Newcombe",
-        units=estimate_a.n_units + estimate_b.n_units,
-    )
+    return replace(weighted_sum([(1.0, estimate_a), (-1.0, estimate_b)]), method="Newcombe")
+
+
+def weighted_sum(terms: Sequence[tuple[float, Estimate]]) -> Estimate:
+    """Return the sum of weighted shares that are measured on different questions, given as (weight, share), with the
+    interval that their own intervals give: the method of variance estimates recovery (Zou and Donner 2008). It has a width
+    also where every share is 0 or 1. For the difference of two shares with Wilson intervals it is Newcombe's.
+    """
+    n, units = sum(each.n for _, each in terms), sum(each.n_units for _, each in terms)
+    if any(None in (each.value, each.low, each.high) for _, each in terms):
+        return Estimate(None, n, None, None, "MOVER", units=units)
+    value, below, above = 0.0, 0.0, 0.0
+    for weight, each in terms:
+        middle, low, high = (weight * cast(float, end) for end in (each.value, each.low, each.high))
+        value += middle
+        below = math.hypot(below, middle - min(low, high))
+        above = math.hypot(above, max(low, high) - middle)
+    return Estimate(value, n, value - below, value + above, "MOVER", units=units)
 
 
 @dataclass(frozen=True, slots=True)

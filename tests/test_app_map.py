@@ -271,7 +271,8 @@ def test_an_open_group_stands_out_and_lists_its_missed_questions(study):
     own = [number for number, question in enumerate(facts.questions) if question.relation == "P20"]
     missed = [facts.questions[number].id for number in own if not 0 < ranks[facts.questions[number].id] <= 5]
     page = Page(study.folder, "map", map="one", group="P20")
-    assert re.findall(r'href="question\?question=([^&"]+)&amp;a=tiny-dev&amp;k=5" data-go>', page.html) == missed
+    links = r'href="question\?question=([^&"]+)&amp;a=tiny-dev&amp;k=5&amp;slice=[^&"]+" data-go>'
+    assert re.findall(links, page.html) == missed
     assert f"Of the 5 questions of the relation “place of death”, tiny-dev misses {len(missed) or 'none'}." in page.text
     assert f"The other {5 - len(missed)} question" in page.text
     strong = {QUESTION + facts.questions[number].id for number in own} | {
@@ -425,11 +426,14 @@ def test_one_map_shows_what_two_runs_find_of_the_same_questions(study, tmp_path)
     assert dict(parse_qsl(address.partition("?")[2])) == {"a": "tiny-dev", "b": "other-dev", "k": "5", "cell": cell}
     opened = Page(both.folder, "map", map="two", against="other-dev", group="P19")
     missed = re.findall(
-        r'href="question\?question=([^&"]+)&amp;a=tiny-dev&amp;b=other-dev&amp;k=5" data-go>', opened.html
+        r'href="question\?question=([^&"]+)&amp;a=tiny-dev&amp;b=other-dev&amp;k=5&amp;slice=[^&"]+" data-go>',
+        opened.html,
     )
     births_of = {id for id, relation in relation_of.items() if relation == "P19"}
     assert sorted(missed) == sorted(births_of - tiny)
-    assert opened.next_step()[1] == f"question?question={missed[0]}&a=tiny-dev&b=other-dev&k=5"
+    leads = dict(parse_qsl(opened.next_step()[1].removeprefix("question?")))
+    assert leads == {"a": "tiny-dev", "b": "other-dev", "k": "5", "slice": "relation:P19 and first(tiny-dev)>5"}
+    assert f"1 of {len(missed)}" in Page(both.folder, "question", **leads).text, "Question goes on among them"
     step = Page(both.folder, "map", map="two", point="q:P19.dev.0").next_step()
     assert step == ("Next: open this question", "question?question=P19.dev.0&a=tiny-dev&b=other-dev&k=5")
     alone = Page(both.folder, "map", map="two").app.get("plotly_chart")[0].proto.spec
@@ -706,6 +710,6 @@ def test_an_open_passage_says_which_questions_it_is_positive_for_and_which_retri
     assert f"Positive for {quantity(len(asked), 'question')} (solid lines)" in page.text
     texts = {question.id: question.text for question in known.questions}
     assert all(texts[known.questions[number].id] in page.text for number in asked)
-    assert f"top 4 for {quantity(len(found), 'question')}" in page.text
+    assert f"top 4 for {quantity(len(found), 'question') if found else 'none'}" in page.text
     for id, rank in list(found.items())[:3]:
         assert f"rank {rank} {texts[id]}" in page.text

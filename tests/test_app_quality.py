@@ -132,7 +132,7 @@ def test_figures_of_agreement_and_of_people_are_those_of_the_store(study):
     drawn = "".join(f" in the top {depth} of {runs}" for runs, depth in frames) if len(frames) == 1 else ""
     assert re.search("<h1>(.*?)</h1>", page.html)[1] == (
         f"{100 * rate.value:.1f}% of the unlabelled passages{drawn} answer their question "
-        f"(95%: {100 * rate.low:.1f} to {100 * rate.high:.1f}), {quantity(rate.questions, 'question')} with {quantity(rate.passages, 'passage')}."
+        f"(95%: {100 * rate.low:.1f} to {100 * rate.high:.1f}), from {quantity(rate.questions, 'random question')} with {quantity(rate.passages, 'passage')}."
     )
     assert "All labels: " in page.text
     agree = f", alpha {four.value:.2f} (95%: {four.low:.2f} to {four.high:.2f}) on {four.passages:,} passages; "

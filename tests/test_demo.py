@@ -28,6 +28,7 @@ from blindspot.backend.demo.steps import cleaning_verdict, demo_steps, example_q
 from blindspot.backend.evaluation.comparison import Comparison, measure
 from blindspot.backend.experiments.running import results
 from blindspot.backend.maps.stored import maps_of
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training.checkpoints import models_of
 from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
 from blindspot.db.errors import Refused
@@ -212,8 +213,11 @@ def test_models_says_what_training_changed_and_the_path_leads_to_it(small_demo, 
     gain = rf'<a href="compare\?a=minilm-dev&amp;b={model}-dev&amp;k=5"[^>]* title="\d+ questions? better, \d+ worse than tiny">[+−]?[\d.]+</a>'
     assert re.search(gain, page.html), "each model's gain from its start, with its questions"
     assert page.part('<tr class="of-two">.*?</th>') == ["clean − noisy"], "the title's figure is drawn"
-    both = "compare?a=trained-noisy-dev&b=trained-clean-dev&k=5"
-    assert page.next_step() == ("Next: see the questions that changed", both)
+    better, worse = map(int, re.search(r"(\d+) questions? better, (\d+) worse , of", page.text).groups())
+    count, how, cell = (worse, "worse", "only_a") if worse > better else (better, "better", "only_b")
+    words, leads = page.next_step()
+    assert words == f"Next: see the {quantity(count, 'question')} that got {how}"
+    assert leads == f"compare?a=trained-noisy-dev&b=trained-clean-dev&k=5&cell={cell}"
 
 
 def test_after_a_training_next_leads_to_what_got_worse_and_the_tick_says_that_both_runs_exist(small_demo):

@@ -3,17 +3,19 @@ in one line.
 """
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy.stats import ttest_ind
 from sklearn.metrics.pairwise import cosine_similarity
 
+from blindspot.analysis.accuracy import mean_difference
 from blindspot.analysis.crossed import crossed_mean
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.encyclopedia import SECOND_DATASET
 from blindspot.backend.experiments.block_parts import BlockHits, BlockIndex, Blocks, SuccessOnEqualText, blocks
-from blindspot.backend.experiments.bucket_measures import bucket_numbers, difference_values
+from blindspot.backend.experiments.bucket_measures import BucketDifference, bucket_numbers, difference_values
 from blindspot.backend.experiments.hits import Bm25Hits, Index
 from blindspot.backend.experiments.papers.buckets import BucketLine, _contrasts
 from blindspot.backend.experiments.papers.embedding_spread import SpreadMeasure
@@ -218,6 +220,25 @@ def test_small_groups_are_compared_together():
     assert row == "entities, groups 1 to 3 (about 40 mentions) less group 7 (about 1 mention)"
     assert ([number for _, number in more], [number for _, number in less]) == ([1, 3], [7])
     assert not list(_contrasts([dataclasses.replace(line, n={1: 17, 7: 14}, frequencies=mentions)], 30))
+
+
+def test_a_difference_of_groups_has_a_width_where_nothing_differs():
+    """31 frequent and 109 rare questions: A finds all, B misses 12 rare ones. The interval of B's difference less A's is by
+    hand that of the paired differences in each group."""
+    bench = SimpleNamespace(settings=SimpleNamespace(unit="question"))
+
+    def bucket(found: int, missed: int = 0) -> SimpleNamespace:
+        questions = [Question(str(number), "q") for number in range(found + missed)]
+        values = np.repeat([1.0, 0.0], [found, missed])
+        return SimpleNamespace(success_values=lambda bench, k: values, questions=lambda bench: questions)
+
+    a = BucketDifference((bucket(31),), (bucket(109),), 5)
+    b = BucketDifference((bucket(31),), (bucket(97, 12),), 5)
+    flat, more = a.estimate(bench, 0.95), b.estimate_against(a, bench, 0.95)
+    assert flat.value == 0 and flat.low < 0 < flat.high
+    same, less = mean_difference(np.zeros(31)), mean_difference(np.repeat([0.0, -1.0], [97, 12]))
+    assert (more.value, more.n) == (pytest.approx(12 / 109), 140)
+    assert more.low == pytest.approx(more.value - np.hypot(same.low, less.high - less.value))
 
 
 BORN = (("Ann Lee", "Oslo"), ("Lee Ray", "Bodo"), ("Cid", "New Bodo"), ("Dag of the Hill", "Molde"), ("Eva", "Alta"))

@@ -244,12 +244,12 @@ BUTTONS = {
     "training?tab=judges": {"lead": set(), "adjudicator": set(), "annotator": set()},
     "training?tab=curve": {"lead": set(), "adjudicator": set(), "annotator": set()},
     "experiments?experiment=buckets": {
-        "lead": {"Run the experiment", "Run the small version"},
+        "lead": {"Run the experiment"},
         "adjudicator": set(),
         "annotator": set(),
     },
     "team": {
-        "lead": {"Close", "Create batch", "Pause", "Create link", "Add and create link"},
+        "lead": {"Close batch", "Create batch", "Pause", "Create link", "Add and create link"},
         "adjudicator": set(),
         "annotator": set(),
     },

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from blindspot.analysis.accuracy import proportion
 from blindspot.analysis.intervals import wilson
 from blindspot.analysis.significance import (
     compare,
@@ -13,6 +14,7 @@ from blindspot.analysis.significance import (
     mcnemar,
     sign_flip,
     sign_flip_macro,
+    weighted_sum,
 )
 
 
@@ -168,3 +170,16 @@ def test_wilson_equals_statsmodels():
 
     for successes, n in ((0, 5), (3, 10), (10, 10), (121, 1348)):
         assert wilson(successes, n) == pytest.approx(proportion_confint(successes, n, method="wilson"), abs=1e-12)
+
+
+def test_a_weighted_sum_of_shares_has_a_width_also_where_all_are_one():
+    """By hand: the interval of 1 - 1 reaches as far as each share's own does; two halves weigh half each."""
+    few, many = (proportion(np.ones(n, dtype=bool)) for n in (36, 109))
+    found = weighted_sum([(1.0, few), (-1.0, many)])
+    assert (found.value, found.n) == (0.0, 145)
+    assert found.low == pytest.approx(few.low - 1) and found.high == pytest.approx(1 - many.low)
+    half = proportion(np.array([True, False] * 20))
+    mixed = weighted_sum([(0.5, few), (0.5, half), (-1.0, many)])
+    assert mixed.value == pytest.approx(0.5 + 0.25 - 1)
+    assert mixed.low == pytest.approx(mixed.value - np.hypot((1 - few.low) / 2, (0.5 - half.low) / 2))
+    assert weighted_sum([(1.0, few), (-1.0, proportion(np.zeros(0, dtype=bool)))]).value is None

@@ -142,7 +142,7 @@ def test_the_team_page_is_the_lead_s(study):
     assert "On this page leads manage people" in Page(study.folder, "team").text
     assert "For leads only" in Page(study.folder, "team", "Ann").text
     page = Page(study.folder, "team", "Lea")
-    assert {button.label for button in page.app.button} >= {"Pause", "Create link", "Create batch", "Close"}
+    assert {button.label for button in page.app.button} >= {"Pause", "Create link", "Create batch", "Close batch"}
     assert "Ann" in page.text and "Ben" in page.text and "b1" in page.text
     assert "Judge your 7 questions" in page.text and "judge" in page.links()
     assert page.part("<h1.*?</h1>") == ["7 questions wait for you."]

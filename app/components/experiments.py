@@ -238,7 +238,7 @@ def result_table(result: Mapping[str, Any]) -> Html:
     unit = result["unit"]
     head = tag(
         "tr",
-        tag("th", "", scope="col"),
+        tag("th", "small print: 95% intervals", scope="col", cls="left soft"),
         *(tag("th", column, scope="col") for column in columns),
         tag("th", term("n", "Number of questions, and of training seeds if more than one"), scope="col"),
     )
@@ -360,8 +360,10 @@ def figure_of(result: Mapping[str, Any]) -> Figure:
                 hovertemplate="%{y:.1f}, %{customdata}<extra>%{fullData.name}</extra>",
             )
         )
+    ticks = made.get("ticks") or {}  # its keys are text, as in every JSON object
+    named = {"tickvals": [float(x) for x in ticks], "ticktext": list(map(escape, ticks.values()))} if ticks else {}
     figure.update_layout(
-        xaxis={"title": {"text": escape(made["x"])}, "type": "log" if made["logarithmic"] else "linear"},
+        xaxis={"title": {"text": escape(made["x"])}, "type": "log" if made["logarithmic"] else "linear", **named},
         yaxis={"title": {"text": escape(made["y"]) + (", %" if result["unit"] == "%" else "")}},
         height=380,
         margin={"l": 10, "r": 10, "t": 40, "b": 50},

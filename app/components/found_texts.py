@@ -13,6 +13,7 @@ from blindspot.backend.retrieval.full_text import MAX_FOUND, TextResult, TextSea
 from blindspot.backend.text.number_words import noun_form, quantity
 
 LINE = 110  # characters of an excerpt that fit on a line
+LISTED = 12  # questions of a passage
 BEFORE = 40  # characters before the first word found
 
 
@@ -70,7 +71,10 @@ def _passage_table(study: Study, result: TextSearch, retrieving_questions: Retri
     gold = study.questions.questions_by_gold(ids)
     passages = study.corpus.by_id(ids)
     rows = []
-    for each in result.results:
+    for number, each in enumerate(result.results):
+        if number and number == result.with_all:
+            words = tag("th", "only some of the words", colspan=4, scope="rowgroup", cls="left soft")
+            rows.append(tag("tr", words, cls="some-words"))
         whole = tag(
             "details",
             tag("summary", _excerpt(each), title="The whole passage"),
@@ -112,12 +116,13 @@ def _retrieved_cells(retrieving_questions: Retrieved, passage: str) -> list[Html
 
 
 def _folded(links: Sequence[Html]) -> Html:
-    """One question as a link; several behind their number."""
+    """One question as a link; several behind their number, the first of them."""
     if len(links) < 2:
         return join(*links)
-    return tag(
-        "details", tag("summary", quantity(len(links), "question")), tag("ul", *(tag("li", each) for each in links))
-    )
+    more = len(links) - LISTED
+    rest = tag("li", f"and {more:,} more", cls="soft") if more > 0 else ""
+    listed = tag("ul", *(tag("li", each) for each in links[:LISTED]), rest)
+    return tag("details", tag("summary", quantity(len(links), "question")), listed)
 
 
 def _question_link(id: str, text: str, **more: str) -> Html:

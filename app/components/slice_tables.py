@@ -138,12 +138,17 @@ def spoken_table(
             f"{words[:1].upper()}{words[1:]}", questions_address(found_slice.expression), title=found_slice.expression
         )
 
+    def nested_item(each: FoundSlice) -> Html:
+        side, words = lead(each.figures.difference.estimate)
+        n = f" n {n_cell(each.figures.n, each.figures.units, each.figures.unit)}"
+        return tag("li", spoken(each), span(n, f", {side.upper()} {words}" if side else ", level", cls="soft"))
+
     shown = [whole, *(each.figures for each, _ in with_nested)]
     limit = widest_difference(each.difference.estimate for each in shown)
 
     def line(each: FoundSlice, nested: Sequence[FoundSlice]) -> Html:
         summary = tag("summary", quantity(len(nested), "nested slice"))
-        inside = tag("details", summary, tag("ul", *(tag("li", spoken(one)) for one in nested))) if nested else ""
+        inside = tag("details", summary, tag("ul", *map(nested_item, nested))) if nested else ""
         figures, rest = each.figures, elsewhere.get(each.expression)
         name = div(spoken(each), cls="name", data_n=f"n {n_cell(figures.n, figures.units, figures.unit)}")
         ahead = join(gain(figures.difference), _beside(rest, each.explained))

@@ -155,7 +155,8 @@ def _run_panel(open_study: Study, name: str, has_results: bool, planned: Planned
             jobs.start_button(
                 open_study, request(run_experiment, name), f"run-{name}", words, lacking, primary=is_primary
             )
-            jobs.start_button(open_study, small, f"try-{name}", "Run the small version", lacking)
+            if trainings:
+                jobs.start_button(open_study, small, f"try-{name}", "Run the small version", lacking)
         if trainings:
             about_small = "The small version trains tiny models on few questions: it shows that everything runs, and is no finding."
             show(tag("p", " ".join(filter(None, (basis, about_small))), cls="convention"))

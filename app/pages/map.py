@@ -54,6 +54,7 @@ from blindspot.backend.maps.edits import Clusters, clusters_of
 from blindspot.backend.maps.point_values import questions_of_cluster
 from blindspot.backend.maps.question_groups import QuestionGroup, are_by_relation
 from blindspot.backend.maps.stored import Map, maps_of
+from blindspot.backend.retrieval.full_text import MAX_WORDS
 from blindspot.backend.text.number_words import quantity
 from blindspot.backend.upkeep.study_path import NextStep
 from blindspot.db.question_table import rows_of
@@ -265,11 +266,17 @@ def _next_step(shown: Shown) -> NextStep | None:
     if shown.point is not None and shown.point.is_question:
         question = map.question_ids[shown.point.number]
         return NextStep("Open this question", url.QUESTION, parameters={"question": question, **pair})
-    if shown.point is not None and (asked := [*shown.point.asked_by, *(each for _, each in shown.point.retrieving())]):
+    if shown.point is not None:
+        asked = [*shown.point.asked_by, *(each for _, each in shown.point.retrieving())]
+        if not asked:
+            return NextStep("Find what has its words", url.FIND, parameters={"words": shown.point.title[:MAX_WORDS]})
         words = "Open the first of its questions"
         return NextStep(words, url.QUESTION, parameters={"question": map.question_ids[asked[0]], **pair})
     if questions := groups.missed_questions(map, numbers, run, reference, k):
         words = f"Read the {quantity(len(questions), 'question')} that {run} misses here"
+        slice = groups.missed_slice(map, opened, run, k) if opened is not None else ""
+        if slice and reference is not None:  # Question opens the first of the slice, and goes on in it
+            return NextStep(words, url.QUESTION, parameters={**pair, "slice": slice})
         return NextStep(words, url.QUESTION, parameters={"question": questions[0].id, **pair})
     if other is not None:
         _, cells = _compared(map, run, other, k)

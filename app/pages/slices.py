@@ -342,7 +342,7 @@ def _found_panel(
         scrolling(found_table(found_slices, slice_address), NOT_SURE),  # without columns that it hides
         cls="more",
     )
-    order = tag("h3" if selection.slice else "h2", "Slices, by how much they move the overall difference")
+    order = tag("h3" if selection.slice else "h2", "Slices where the difference is another than elsewhere")
     marks = (
         f"Of {quantity(found_slices.tried, 'tested slice')}, those that differ from the other questions (p at most "
         f"{SURE}, adjusted for all). Filled: in the slice, with its 95% interval; hollow: elsewhere."

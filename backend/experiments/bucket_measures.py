@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.accuracy import success_at
+from blindspot.analysis.accuracy import Estimate, mean_difference, proportion, success_at
 from blindspot.analysis.buckets import cumulative_buckets, in_training, subject_key
+from blindspot.analysis.significance import weighted_sum
+from blindspot.backend.core.units import units_of
 from blindspot.backend.evaluation.relevance import Relevance, relevant
 from blindspot.backend.experiments.hits import RunPart
 from blindspot.backend.experiments.parts import Part
@@ -69,6 +71,10 @@ def bucket_numbers(questions: Sequence[Question], official: bool) -> np.ndarray:
     return cumulative_buckets(frequency, np.array([question.relation or "" for question in questions])).astype(np.int64)
 
 
+def _units(bench: Workbench, bucket: Bucket) -> np.ndarray:
+    return units_of(bucket.questions(bench), bench.settings.unit).codes
+
+
 @dataclass(frozen=True)
 class BucketSuccess:
     """A measure: Success@k of the questions of a bucket."""
@@ -109,6 +115,32 @@ class BucketDifference:
             (-1 / len(self.less_frequent), bucket.success_values(bench, self.k)) for bucket in self.less_frequent
         ]
         return difference_values(groups)
+
+    def estimate(self, bench: Workbench, confidence: float) -> Estimate:
+        """Return the difference with an interval that has a width also where every question of a bucket succeeds."""
+        return weighted_sum(
+            [
+                (weight, proportion(bucket.success_values(bench, self.k), _units(bench, bucket), confidence))
+                for weight, bucket in self._weighted()
+            ]
+        )
+
+    def estimate_against(self, other: BucketDifference, bench: Workbench, confidence: float) -> Estimate:
+        """Return by how much this difference is larger than that of another system over the same questions, with an
+        interval that has a width also where no question of a bucket tells the two apart.
+        """
+        terms = []
+        for (weight, bucket), (_, beside) in zip(self._weighted(), other._weighted(), strict=True):
+            more = bucket.success_values(bench, self.k) - beside.success_values(bench, other.k)
+            terms.append((weight, mean_difference(more, _units(bench, bucket), confidence=confidence)))
+        return weighted_sum(terms)
+
+    def _weighted(self) -> list[tuple[float, Bucket]]:
+        return [
+            (sign / len(buckets), bucket)
+            for sign, buckets in ((1, self.more_frequent), (-1, self.less_frequent))
+            for bucket in buckets
+        ]
 
     def questions(self, bench: Workbench) -> list[Question]:
         return [

@@ -117,7 +117,8 @@ class Setting(ExperimentSettings):
 class Measure(Protocol):
     """A measure, which returns one value for each item. Items are usually questions.
 
-    A measure with a method `estimate(bench) -> Estimate` supplies its own interval. A measure with a method
+    A measure with a method `estimate(bench, confidence) -> Estimate` supplies its own interval, and one with
+    `estimate_against(other, bench, confidence) -> Estimate` that of its difference from another. A measure with a method
     `questions(bench)`, which returns the question of each value, is counted by the study's unit of observation;
     otherwise each item is a unit. If `share` is true, the mean and the interval are between 0 and 1.
     """
@@ -338,12 +339,15 @@ class PaperClaim:
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure of the paper. Maps the name of each series to its points (x, row, column)."""
+    """A figure of the paper. Maps the name of each series to its points (x, row, column). ticks: what stands below some x
+    in place of the number.
+    """
 
     x: str
     y: str
     series: Mapping[str, Sequence[tuple[float, str, str]]]
     logarithmic: bool = False
+    ticks: Mapping[float, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

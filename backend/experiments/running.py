@@ -229,7 +229,11 @@ def measure_plan(experiment: Experiment, setting: Setting, plan: ExperimentPlan,
             places.get(claim.expected_worse) if claim.expected_worse else None,
         )
         trained = ahead.is_trained or behind is not None and behind.is_trained
-        if behind is not None:
+        against = getattr(ahead.measures[0], "estimate_against", None)
+        if behind is not None and against is not None:
+            estimate = against(behind.measures[0], bench, level)
+            claims.append(claim.judge_estimate(estimate, MIN_SEEDS, level))
+        elif behind is not None:
             claims.append(claim.judge(values(ahead), values(behind), trained, level, units(ahead)))
         else:
             seeds = len(ahead.measures) if trained else MIN_SEEDS
@@ -284,7 +288,7 @@ def _estimate(
     """
     own = getattr(cell.measures[0], "estimate", None)
     if own:
-        return own(bench)
+        return own(bench, confidence)
     if len(values) == 1 and np.isin(values, (0, 1)).all():
         return proportion(values[0], units, confidence)
     estimate = crossed_mean(values, units, confidence)

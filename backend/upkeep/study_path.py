@@ -61,6 +61,12 @@ class PathState:
         encoders = self.study.settings.encoders
         return {name: about for name, about in self.models.items() if name in encoders}
 
+    @property
+    def has_trained_on_newest_set(self) -> bool:
+        """Whether a retriever is trained, and on the newest training set if there is one."""
+        newest = next(reversed(self.training_sets), None)
+        return any(newest is None or about.get("training_set") == newest for about in self.retrievers.values())
+
     @cached_property
     def runs_of_change(self) -> tuple[str, str] | None:
         """The runs before and after the newest training for which both exist."""
@@ -160,7 +166,7 @@ STEPS = (
     PathStep("Look at questions", ("Question", "Find"), lambda s: s.has_viewed_question, _look_step, lambda s: s.has_others_labels),
     PathStep("Judge", ("Judge", "Quality", "Team"), lambda s: s.has_labels, _judge_step, lambda s: s.has_others_labels),
     PathStep("Clean", ("Training",), lambda s: bool(s.training_sets), _clean_step),
-    PathStep("Train", (), lambda s: bool(s.retrievers), _train_step),
+    PathStep("Train", (), lambda s: s.has_trained_on_newest_set, _train_step),
     PathStep("See the change", (), lambda s: s.runs_of_change is not None, _change_step),
 )  # fmt: skip
 JUDGE, TRAIN = STEPS[2], STEPS[4]

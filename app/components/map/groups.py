@@ -22,6 +22,7 @@ from blindspot.app.markup import Html, div, join, link, row, show, span, table_h
 from blindspot.app.markup import table as table_of
 from blindspot.backend.core.result_table import percent, with_minus_sign
 from blindspot.backend.evaluation.question_facts import OTHER
+from blindspot.backend.evaluation.slice_finder import join_expressions, write_condition
 from blindspot.backend.maps.colours import NO_RELATION
 from blindspot.backend.maps.point_values import success_of
 from blindspot.backend.maps.question_groups import QuestionGroup, are_by_relation, closeness, question_groups
@@ -223,6 +224,14 @@ def missed_questions(map: Map, numbers: Sequence[int], run: str, other: str | No
     return sorted(missed, key=lambda each: ranks.get(each.id) or math.inf)
 
 
+def missed_slice(map: Map, group: QuestionGroup, run: str, k: int) -> str:
+    """Return the slice of a group's questions that a run misses; "" where no condition names the group."""
+    if group.id in (NO_RELATION, OTHER):
+        return ""
+    name = "relation" if are_by_relation(known_of(map)) else "word"
+    return join_expressions([write_condition(name, group.id), f"first({run})>{k}"])
+
+
 def points_of_group(map: Map, points: MapPoints, group: QuestionGroup) -> list[str]:
     """Return the ids of the points of a group: its questions, then their positive passages."""
     questions, passages = _places(map, group)
@@ -372,7 +381,7 @@ def opened_group(
         closing = link(f"Show all {_grouped_by(map)}s", address(map, group=None, list=None), cls="quiet")
         show(div(tag("h2", group.name), closing, cls="list-head"))
         if run is not None:
-            show(missed_list(map, missed, run, other, k))
+            show(missed_list(map, missed, run, other, k, missed_slice(map, group, run, k)))
         actions(map, ids, group.name, run, k)
         show(tag("p", closeness_sentence(map, group, view), cls="convention"))
         if others:
@@ -382,15 +391,19 @@ def opened_group(
             show(tag("details", tag("summary", words), listed, cls="fold", open=url.value("list") or None))
 
 
-def missed_list(map: Map, questions: Sequence[Question], run: str, other: str | None, k: int) -> Html:
-    """The questions that a run misses, each with a link to it, and the ranks of its first relevant passage."""
+def missed_list(map: Map, questions: Sequence[Question], run: str, other: str | None, k: int, slice: str = "") -> Html:
+    """The questions that a run misses, each with a link to it, and the ranks of its first relevant passage.
+
+    Args:
+        slice: the slice of these questions, in which Question goes from one to the next.
+    """
     if not questions:
         return Html("")
-    pair = {"a": run, "b": other, "k": k}
-    first = [first_hits(map.study, name) for name in (run, other) if name is not None]
+    pair = {"a": run, "b": other, "k": k, "slice": slice or None}
+    first = [(first_hits(map.study, name), map.study.run(name).hits.k) for name in (run, other) if name is not None]
     lines = []
     for each in questions:
-        ranks = " and ".join(f"{ranks.get(each.id) or '–'}" for ranks in first)
+        ranks = " and ".join(f"{ranks.get(each.id) or f'>{depth}'}" for ranks, depth in first)
         opens = link(each.text, url.href(url.QUESTION, {"question": each.id, **pair}))
         lines.append(tag("li", opens, span(f" rank {ranks}", cls="soft")))
     words = f"{quantity(len(questions), 'question')} that {run} misses in the top {k}"

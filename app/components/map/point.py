@@ -99,10 +99,12 @@ def first_ranks_sentence(opened: OpenPoint) -> str:
 
 def passage_sentence(opened: OpenPoint) -> str:
     """Return for how many questions of the map a passage is a positive, and for how many the first run retrieves it."""
-    said = f"A positive, gold or judged, for {quantity(len(opened.asked_by), 'question')} of the map"
+    asked_by = len(opened.asked_by)
+    said = f"A positive, gold or judged, for {quantity(asked_by, 'question')}" if asked_by else "No question's positive"
     if not opened.runs:
         return f"{said}."
-    return f"{said}; in {opened.runs[0]}'s top {opened.k} for {quantity(len(opened.retrieving()), 'question')}."
+    found = len(opened.retrieving())
+    return f"{said}; in {opened.runs[0]}'s top {opened.k} for {quantity(found, 'question') if found else 'none'}."
 
 
 def lines_of(opened: OpenPoint) -> Lines:

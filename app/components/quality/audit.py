@@ -123,6 +123,9 @@ def _convention(rates: AuditRates) -> Html:
     )
 
 
+FOLDED = 3  # so many groups without an interval, and no more, stand in the table itself
+
+
 def _group_rates(audit: Audit, group_kind: str, page_address: Callable[..., str], depth: int | None) -> Html:
     held = [name for name in BYS if audit.by.get(name, {}).keys() - {UNKNOWN}]
     if not held:
@@ -152,7 +155,8 @@ def _group_rates(audit: Audit, group_kind: str, page_address: Callable[..., str]
         wide_head(term("stopping rule", "Whether enough audit questions are judged")),
         wide_head(term("with related, %", "Positive or related")),
     )
-    lines: dict[bool, list[Html]] = {True: [], False: []}  # those with and without an interval
+    lines: dict[bool, list[Html]] = {True: [], False: []}  # whether they are shown at once
+    is_long = sum(rates.positive.low is None for rates in groups.values()) > FOLDED
     for group, rates in groups.items():
         line = row(
             wide_cell(f"{rates.positive.questions:,}"),
@@ -164,7 +168,7 @@ def _group_rates(audit: Audit, group_kind: str, page_address: Callable[..., str]
             head=_group(group_kind, group, depth),
             cls="few" if rates.positive.passages < FEW else None,
         )
-        lines[rates.positive.low is not None].append(line)
+        lines[rates.positive.low is not None or not is_long].append(line)
     has_few = any(rates.positive.passages < FEW for rates in groups.values())
     without = tag("summary", f"{quantity(len(lines[False]), 'group')} with too few questions for an interval")
     return join(

@@ -166,7 +166,7 @@ def _page_head(
     if rate is not None and rate.value is not None and rate.low is not None and rate.high is not None:
         title = f"{percent(rate.value)}% of the unlabelled passages{_frame_words(*drawn_from)} answer their question "
         title += stated_interval(100 * rate.low, 100 * rate.high)
-        title += f", {quantity(rate.questions, 'question')} with {quantity(rate.passages, 'passage')}"
+        title += f", from {quantity(rate.questions, 'random question')} with {quantity(rate.passages, 'passage')}"
         labels += f", {alpha} on {over}" if alpha else ""
     elif alpha:
         title = f"Annotators agree with {alpha} over {over}"
@@ -182,7 +182,19 @@ def _offer_audit(open_study: Study, audited: Audit, runs: Sequence[str], depth: 
     more = audited.overall.positive.more if audited.overall else None
     if not more or not runs or not depth or not who.may(open_study.labels_path, "make batches"):
         return
-    offer_random_questions(open_study, "audit", runs, min(more, MOST_AUDITED), depth)
+    asked = len(set().union(*(open_study.run(name).question_ids for name in runs if name in open_study.parts("runs"))))
+    left = asked - audited.overall.positive.questions if audited.overall else asked
+    if left <= 0:
+        return
+    if left < more:
+        show(
+            tag(
+                "p",
+                f"Only {quantity(left, 'question')} of the runs are not audited: fewer than that.",
+                cls="convention",
+            )
+        )
+    offer_random_questions(open_study, "audit", runs, min(more, left, MOST_AUDITED), depth)
 
 
 def _frame_words(runs: Sequence[str], depth: int | None) -> str:

@@ -211,7 +211,7 @@ def _menu(open_study: Study, batch: Batch, people: list[Person]) -> None:
     )
     other_state: Literal["open", "closed"] = "closed" if batch.state == "open" else "open"
     st.button(
-        "Close" if batch.state == "open" else "Reopen",
+        "Close batch" if batch.state == "open" else "Reopen batch",
         key=f"state-{batch.name}",
         on_click=_apply_change,
         args=(lambda: queue.set_state(batch.name, other_state, actor=acting()),),

@@ -197,9 +197,13 @@ def change_words(older_set: TrainingSet, newer_set: TrainingSet) -> Html:
     dropped += kinds.get(("negative", None), 0)
     newer, older = part_name(newer_set.name), part_name(older_set.name)
     if not turned and not dropped:
-        more = sum(count for (was, now), count in kinds.items() if now == "positive" and was != now)
-        if more:
-            return join(newer, f" adds {quantity(more, 'positive')} to ", older, " and keeps its negatives.")
+        more, also = (
+            sum(count for (was, now), count in kinds.items() if now == role and was != now)
+            for role in ("positive", "negative")
+        )
+        if more or also:
+            added = [quantity(n, role) for n, role in ((more, "positive"), (also, "negative")) if n]
+            return join(newer, f" adds {' and '.join(added)} to ", older, " and drops no negative.")
         others = f"; {quantity(found.changed, 'other pair')} {noun_form(found.changed, 'differs', 'differ')}"
         return join(newer, " keeps the negatives of ", older, others if found.changed else "", ".")
     negatives = sum(older_set.manifest["counts"]["sources"]["negative"].values())

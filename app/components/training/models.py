@@ -65,7 +65,12 @@ def models_tab(open_study: Study, training_set: str) -> None:
         _forms(open_study, models, stopped, training_set, is_first=True)
     elif shown:
         tabs.title(cleaning_sentence(shown), cleaning_flips(shown))
-        lead_to(NextStep("See the questions that changed", url.COMPARE, parameters=compared_runs(shown.change)))
+        flips = shown.change.figures.flips
+        cell, count, how = max(
+            ("only_b", flips.only_b, "better"), ("only_a", flips.only_a, "worse"), key=lambda each: each[1]
+        )
+        words = f"See the {quantity(count, 'question')} that got {how}"
+        lead_to(NextStep(words, url.COMPARE, parameters={**compared_runs(shown.change), "cell": cell}))
     else:
         tabs.title(*_sentences(model, changed.get(model), training_set))
     if model in models and not running and not is_new_set:

@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from blindspot.app import study, who
+from blindspot.app import study, url, who
 from blindspot.app.components import jobs
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import empty, notice
@@ -16,6 +16,7 @@ from blindspot.app.components.training import tabs
 from blindspot.app.components.training.labels import label_sentence, label_warning
 from blindspot.app.components.training.this_set import (
     build_again,
+    may_see_labels,
     pairs_by_annotators,
     policy_words,
     roles_of,
@@ -61,6 +62,11 @@ def sets_tab(open_study: Study, manifests: dict[str, Manifest], chosen_set: str)
     show(div(scrolling(table), cls="panel"))
     with st.expander("Build another set"):
         build_form(open_study, manifests, manifests.get(chosen_set))
+    if not may_see_labels(open_study) and who.signed_in_person(open_study.labels_path) is None:
+        words = (
+            "Without a name this page shows no labels: not the pairs behind a count, and no comparison of two sets. "
+        )
+        show(notice(words, link("Sign in on Judge", url.JUDGE), "."))
     set_section(open_study, training_set, manifests, finding)
 
 

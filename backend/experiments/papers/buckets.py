@@ -75,7 +75,11 @@ class BucketLine:
             return "never mentioned"
         if not self.frequencies[number]:
             return f"group {number}"
-        return f"group {number} (about {quantity(median_low(self.frequencies[number]), 'mention')})"
+        return f"group {number} (about {quantity(self.mentions(number), 'mention')})"
+
+    def mentions(self, number: int) -> int:
+        """Return the median of the frequencies in a bucket that has some."""
+        return median_low(self.frequencies[number])
 
     def groups(self, numbers: Sequence[int]) -> str:
         """Return some buckets in words, such as "groups 1 to 3 (about 30 mentions)"."""
@@ -102,6 +106,14 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     claims: list[PaperClaim] = []
     series: dict[str, list[tuple[float, str, str]]] = {}
 
+    ticks: dict[float, str] = {
+        number: f"{number}: {line.mentions(number):,}"
+        for lines in figures
+        for line in lines
+        for number in line.n
+        if line.frequencies[number]
+    }
+
     def add(row: str, measure: Callable[[str, int], Measure]) -> None:
         cells.extend(
             Cell(row, column(system, k, setting.ks), (measure(system, k),))
@@ -125,7 +137,12 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     return ExperimentPlan(
         cells,
         claims,
-        plot=Plot("frequency group (0: the most frequent entities)", f"Success@{at}", series),
+        plot=Plot(
+            f"frequency group (0: the most frequent entities){', with its median of mentions' if ticks else ''}",
+            f"Success@{at}",
+            series,
+            ticks=ticks,
+        ),
         notes=notes,
     )
 
