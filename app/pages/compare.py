@@ -360,7 +360,7 @@ def _filters(comparison: Comparison, selection: Selection, further_runs: list[st
         "measure": selection.measure != SUCCESS.name,
     }
     named = ", ".join(name for name, is_set in set_ones.items() if is_set)
-    with st.popover(f"More: {named}" if named else "More runs, filters", key="more-filters", width="stretch"):
+    with st.popover(f"More: {named}" if named else "Runs, filters", key="more-filters", width="stretch"):
         if further_runs:
             url.multiselect("Beside", "more", further_runs, placeholder="further runs")
         url.select(

@@ -110,7 +110,7 @@ def test_quick_key_presses_each_count(tab, address):
 def test_filters_are_in_the_address_and_back_undoes_them(tab, address):
     open_compare(tab, address)
     find = tab.get_by_label("Search", exact=True)
-    tab.get_by_role("button", name="More runs, filters").click()
+    tab.get_by_role("button", name="Runs, filters").click()
     find.fill("Aurset0")
     find.press("Enter")
     expect(tab.locator(".pager")).to_have_text(["1–1 of 1 question"])  # waits until the list before is gone

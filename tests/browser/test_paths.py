@@ -123,7 +123,7 @@ def test_a_researchers_journey(study, tab, tmp_path, record_property):
         assert {len(study.run(Path(file).stem).question_ids) for file in FOUND} == {ASKED}
 
         go("Compare", "lexical is 50.0 points ahead of vectors in the top 5 (")
-        click(tab.get_by_role("button", name="More runs, filters"))
+        click(tab.get_by_role("button", name="Runs, filters"))
         click(tab.get_by_label("Beside"))
         click(tab.get_by_role("option", name="hybrid"))
         tab.keyboard.press("Escape")  # the list of runs stays open
