@@ -32,6 +32,8 @@ from tests.studies import make_study
     [
         ('group:"<=1 mentions"', "where the subject is mentioned once at most"),
         ("relation:P19 and length>=6 and length<=7", "that ask for place of birth (P19) and of 6 to 7 words"),
+        ("relation:P19 and first(minilm-dev)>5", "that ask for place of birth (P19) and that minilm-dev misses in the top 5"),
+        ("first(bm25)<=20", "that bm25 finds in the top 20"),
         ("answer_length=1", "whose answer has 1 word"),
         ("length>=11", "of 11 or more words"),
         ("overlap>=0.5 and overlap<1", "with half or more, but not all, of their words in the gold passage"),

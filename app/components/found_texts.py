@@ -35,7 +35,9 @@ def found_title(result: TextSearch, words: str, retrieving_questions: Retrieved 
     if result.with_all is not None:
         count, has_more = min(result.with_all, MAX_FOUND), result.with_all > MAX_FOUND
     if not count:
-        return join(tag("h1", f"No {place} mentions {words}"), tag("p", note, cls="soft"))
+        none = f"None of BM25's first {MAX_FOUND} {place}s has all of the words of “{words}”; the closest are below"
+        title = none if result.results else f"No {place} mentions {words}"
+        return join(tag("h1", title), tag("p", note, cls="soft"))
     shown = f"{quantity(count, place)} {noun_form(count, 'mentions', 'mention')} {words}"
     title = f"More than {shown}" if has_more else shown
     if retrieving_questions is not None:

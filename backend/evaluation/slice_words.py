@@ -75,6 +75,8 @@ def _condition_words(part: Expression) -> str:
         return SHARED[str(part.operator), float(part.value)]  # type: ignore[arg-type]
     if part.name == "relation" and part.operator == ":":
         return f"that ask for {RELATIONS[value].label} ({value})" if value in RELATIONS else f"of relation {value}"
+    if part.name == "first" and part.argument and part.operator in ("<=", ">"):
+        return f"that {part.argument} {'finds' if part.operator == '<=' else 'misses'} in the top {part.value:g}"
     if part.name == "group":
         return bucket_words(value) if "mentions" in value or value.startswith("bucket ") else f"with {value}"
     plain = {"set": f"of the set {value}", "word": f"with the question word “{value}”"}

@@ -136,7 +136,8 @@ function crosses(from, to, box) {
 function separate(plot) {
   const taken = [], leaders = [], { yaxis } = plot._fullLayout;
   const frame = plot.getBoundingClientRect();
-  const most = window.innerWidth > NARROW ? Infinity : ON_PHONES;
+  const isOpen = state.places.has(new URLSearchParams(location.search).get("point")); // its lines and marks need the room
+  const most = isOpen ? 0 : window.innerWidth > NARROW ? Infinity : ON_PHONES;
   const pixel = pixels(plot._fullLayout);
   const questions = [...state.places].filter(([id]) => id.startsWith("q:")).map(([, place]) => pixel(place));
   for (const name of plot.querySelectorAll(".annotation")) {
@@ -209,7 +210,7 @@ const POINTING = ["pointerover", "pointerout", "focusin"];
 export default function ({ data }) {
   state.lines = data ?? {};
   look();
-  if (state.plot?.isConnected) draw();
+  if (state.plot?.isConnected) { separate(state.plot); draw(); }
   if (!state.timer) state.timer = setInterval(look, 300);
   POINTING.forEach((each) => document.addEventListener(each, point)); // adding it again changes nothing
   return () => {

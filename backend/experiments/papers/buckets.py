@@ -138,7 +138,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         cells,
         claims,
         plot=Plot(
-            f"frequency group (0: the most frequent entities){', with its median of mentions' if ticks else ''}",
+            "frequency group: median of mentions" if ticks else "frequency group (0: the most frequent entities)",
             f"Success@{at}",
             series,
             ticks=ticks,
