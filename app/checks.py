@@ -25,12 +25,14 @@ class Labelled:
 
     Attributes:
         rate: None before pairs are drawn. estimates, low, high: (n,) of the rate after each label.
+        later: the number of labelled pairs that do not count yet, see `JudgedDraws`.
     """
 
     rate: RateEstimate | None
     estimates: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    later: int = 0
 
     @property
     def judged(self) -> int:
@@ -78,7 +80,8 @@ def _key(study: Study) -> tuple[object, ...]:
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _proven_labels(_study: Study, *key: object) -> Labelled:
     found = check_of(_study)
-    return Labelled(found.rate(), *found.trace())
+    judged = found.judged()
+    return Labelled(found.rate(), *found.trace(), 0 if judged is None else judged.later)
 
 
 @st.cache_resource(max_entries=8, show_spinner="Comparing the rules …")

@@ -214,9 +214,9 @@ def test_the_rate_of_a_sample_covers_the_truth_and_stops_at_the_first_gap(scored
     assert rate.low <= truth <= rate.high and rate.half_width < 0.06
     assert rate.false == sum(label == "positive" for label in labels.values())
     gap = list(labels)[40]
-    assert (
-        estimate_rate(found.checked_study, {pair: label for pair, label in labels.items() if pair != gap}).judged == 40
-    )
+    with_gap = {pair: label for pair, label in labels.items() if pair != gap}
+    assert estimate_rate(found.checked_study, with_gap).judged == 40
+    assert judged_draws(found.checked_study, with_gap).later == 259, "they count once the gap is judged"
     assert estimate_rate(found.checked_study, {}).low is None
 
 

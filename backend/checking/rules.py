@@ -229,7 +229,12 @@ def _weights(judged_draws: JudgedDraws) -> np.ndarray:
 def compare_rules(checked_study: CheckedStudy, judged_draws: JudgedDraws | None, level: float = LEVEL) -> RuleCurve:
     """Compare the rules, using the labels so far."""
     if judged_draws is None or not _is_enough(judged_draws):
-        why = f"judge until at least {FEWEST} false and {FEWEST} true negatives are found; then the rules are compared"
+        false = 0 if judged_draws is None else int(judged_draws.false.sum())
+        true = 0 if judged_draws is None else len(judged_draws) - false
+        why = (
+            f"judge until at least {FEWEST} false and {FEWEST} true negatives are found (so far {false:,} and {true:,}); then "
+            "the rules are compared"
+        )
         return RuleCurve([], [], None, why, None)
     scores = statistics(judged_draws.pairs)
     own = {name: values[judged_draws.pair_rows] for name, values in scores.items()}

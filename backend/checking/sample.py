@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -109,12 +110,15 @@ class JudgedDraws:
 
     Attributes:
         pairs: All negative pairs of the file. plan: The whole sample. false, unsettled: (n,) bool of the first n draws.
+        later: The number of labelled pairs that are drawn after the first one without a label only. They count as soon as
+            the pairs before them are judged.
     """
 
     pairs: NegativePairs
     plan: SamplePlan
     false: np.ndarray
     unsettled: np.ndarray
+    later: int = 0
 
     def __len__(self) -> int:
         return len(self.false)
@@ -209,13 +213,11 @@ def judged_draws(checked_study: CheckedStudy, labels: Mapping[PairId, str]) -> J
     if made is None:
         return None
     pairs = negative_pairs(checked_study.occurrences)
-    found = []
-    for pair in _pair_ids(pairs, made.draws):
-        if pair not in labels:
-            break
-        found.append(labels[pair])
+    drawn = _pair_ids(pairs, made.draws)
+    found = [labels[pair] for pair in takewhile(labels.__contains__, drawn)]
+    later = len(labels.keys() & set(drawn[len(found) :]) - set(drawn[: len(found)]))
     false = np.array([label == FALSE for label in found], bool)
-    return JudgedDraws(pairs, made, false, np.array([label == "open" for label in found], bool))
+    return JudgedDraws(pairs, made, false, np.array([label == "open" for label in found], bool), later)
 
 
 def peoples_labels(checked_study: CheckedStudy) -> dict[PairId, str]:

@@ -16,7 +16,7 @@ from blindspot.backend.checking.sample import MOST_DRAWS, RateEstimate
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import quantity
+from blindspot.backend.text.number_words import noun_form, quantity
 
 MORE = 200
 VAGUE = 0.25
@@ -34,7 +34,11 @@ def answer(facts: FileFacts, figures: Labelled, sees_labels: bool) -> Html:
             "h1",
             f"{quantity(figures.judged, 'pair')} of {quantity(facts.negatives, 'negative')} are judged.",
         )
-    return tag("h1", rate_sentence(figures.rate))
+    later = (
+        f"{quantity(figures.later, 'further label')} {noun_form(figures.later, 'counts', 'count')} as soon as the pairs that "
+        "were drawn before are judged: the interval holds for pairs in the order in which they were drawn."
+    )
+    return join(tag("h1", rate_sentence(figures.rate)), tag("p", later, cls="under") if figures.later else "")
 
 
 def rate_sentence(rate: RateEstimate) -> str:
@@ -42,7 +46,7 @@ def rate_sentence(rate: RateEstimate) -> str:
     if rate.high - rate.low > 2 * VAGUE:
         return (
             f"Too early to say: of {quantity(rate.pairs, 'negative')}, {100 * rate.low:.0f} to {rate.high:.0%} are false, "
-            f"from {quantity(rate.judged, 'judged pair')}."
+            f"from {quantity(rate.judged, 'judged pair')}, {rate.false:,} of them false."
         )
     return (
         f"Of {quantity(rate.pairs, 'negative')}, {rate.estimate:.1%} are false "
@@ -104,7 +108,7 @@ def _answer_line(button: object, second_button: object) -> Html:
 
 
 def trace_panel(figures: Labelled) -> None:
-    """Show the rate after each label with its interval."""
+    """Show the rate after each pair, in the order in which they were drawn, with its interval."""
     from plotly.graph_objects import Figure, Scatter
 
     from blindspot.app.components.plots import plot
@@ -145,5 +149,5 @@ def trace_panel(figures: Labelled) -> None:
         },
     )
     with st.container(key="trace"):
-        show(tag("h2", "The rate after each label"))
+        show(tag("h2", "The rate after each drawn pair"))
         plot(figure, "rate-after-each-label")
