@@ -289,7 +289,8 @@ class Queue(PerThread):
 
         Practice comes first. A question whose lease expired may come back to the same annotator. A question that the
         annotator skipped comes back once, at the end of its batch. A question that the annotator finished, also in
-        practice, comes back only in the audit or repeat arm of another batch.
+        practice, comes back only in the audit or repeat arm of another batch, or in a batch of a certificate, a check of
+        gold or a check of a training file, with other passages.
 
         Raises:
             Missing: There is no annotator of that name.
@@ -462,7 +463,8 @@ def _open_batches(connection: sqlite3.Connection, annotator: str, now: float) ->
     """Return the open batches, practice first, each as the values of `_OPEN` and `_SKIPPED` for an annotator."""
     rows = connection.execute(
         "SELECT number AS batch, name, practice, coalesce(json_extract(settings, '$.certificate'), "
-        "json_extract(settings, '$.gold_check')) IS NOT NULL FROM batch WHERE state = 'open' ORDER BY practice DESC, number"
+        "json_extract(settings, '$.gold_check')) IS NOT NULL OR coalesce(json_extract(settings, '$.origin'), '') = 'check' "
+        "FROM batch WHERE state = 'open' ORDER BY practice DESC, number"
     ).fetchall()
     names = ("batch", "name", "practice", "again")
     return [{**dict(zip(names, row, strict=True)), "me": annotator, "now": now} for row in rows]

@@ -34,6 +34,7 @@ from blindspot.db.errors import BadInput, BlindspotError, Refused
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
+from blindspot.db.queue import Queue
 from tests.app_pages import Page, lacked_words
 from tests.llm_server import ChatServer, answer, pair_of
 
@@ -80,10 +81,18 @@ def judge(study, count):
     left = unjudged_pairs(
         read_sample(found.checked_study), negative_pairs(found.checked_study.occurrences), found.labels
     )
+    queue = Queue(study.labels_path)
+    batches = {
+        (item.question, candidate.passage): batch.name
+        for batch in queue.batches()
+        for item in queue.items(batch.name)
+        for candidate in item.candidates
+    }
     for question, passage in left[:count]:
         text = study.corpus.passage(int(passage[1:]) - 1).text
         label = "positive" if FALSE in text else "negative"
-        store.add("Ann", LabelEvent(uuid4().hex, "label", question, (Choice(passage, label),), batch="check"))
+        batch = batches[question, passage]
+        store.add("Ann", LabelEvent(uuid4().hex, "label", question, (Choice(passage, label),), batch=batch))
 
 
 def shown(page):

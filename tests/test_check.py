@@ -19,6 +19,7 @@ from blindspot.backend.checking.rules import compare_rules, pairs_kept_by, parse
 from blindspot.backend.checking.sample import (
     JudgedDraws,
     SamplePlan,
+    block_ends,
     draw_sample,
     estimate_rate,
     forecast_widths,
@@ -33,8 +34,13 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.judging.near_duplicates import near_duplicates
 from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.db.errors import BadInput, Refused
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.judgements import labels_by_pair
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
 from blindspot.db.queue import Queue
 from tests import training_files as made
+from tests.training_studies import copied
 
 WORDS = [f"w{number}" for number in range(400)]
 
@@ -261,6 +267,28 @@ def test_nothing_is_forecast_from_few_labels_or_where_all_are_judged(scored):
         assert forecast_words(rate, []) == ""
 
 
+def test_the_draws_are_queued_in_growing_blocks_and_a_question_comes_back_with_its_other_passages(scored, tmp_path):
+    """So at most the last block waits, and no draw is left out because its question was judged before."""
+    assert block_ends(0, 300) == [25, 75, 175, 300] and block_ends(300, 500) == [375, 500] and block_ends(0, 9) == [9]
+    found, false = scored
+    labels_of(found, false)
+    path = copied(found.study, tmp_path / "s").labels_path
+    queue, labels = Queue(path), Labels(path)
+    People(path).add("ann")
+    items = {name: {item.question: item for item in queue.items(name)} for name in ("check", "check-2")}
+    assert len(items["check"]) <= 25 and items["check"].keys() & items["check-2"].keys()
+    served = set()
+    while (lease := queue.claim("ann", 1)[0]).batch in items:
+        served.add((lease.batch, lease.question))
+        candidates = items[lease.batch][lease.question].candidates
+        choices = tuple(Choice(each.passage, "negative") for each in candidates)
+        labels.add("ann", LabelEvent(f"label-{len(served)}", "label", lease.question, choices, batch=lease.batch))
+        queue.finish("ann", lease.batch, lease.question)
+    assert served == {(name, question) for name, questions in items.items() for question in questions}
+    counted = judged_draws(found.checked_study, dict.fromkeys(labels_by_pair(labels.consensus()), "negative"))
+    assert len(counted) >= 75, "all of both blocks count"
+
+
 def test_more_pairs_continue_the_sample(scored):
     found, false = scored
     labels_of(found, false)
@@ -269,7 +297,7 @@ def test_more_pairs_continue_the_sample(scored):
     assert more.draws[:300].tolist() == before.draws[:300].tolist() and len(more.draws) >= 340
     assert len(np.unique(more.draws)) == len(more.draws)
     names = [batch.name for batch in Queue(found.study.labels_path).batches()]
-    assert names[:2] == ["check", "check-2"]
+    assert names == [f"check-{n}" if n > 1 else "check" for n in range(1, len(names) + 1)] and len(names) > 3
     assert draw_sample(found.checked_study, 100).draws.tolist() == more.draws.tolist()
 
 

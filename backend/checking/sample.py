@@ -33,6 +33,7 @@ PLAN = "sample.json"
 CELLS = "cells.npy"
 BATCH = "check"
 
+FIRST_BLOCK = 25  # draws of the first batch; each further one is twice as large
 MOST_DRAWS = 5000
 FURTHER = (50, 100)  # further labels that a forecast speaks of
 FEWEST_JUDGED = 20  # labels before a forecast: fewer say little of the rate
@@ -154,7 +155,10 @@ def draw_sample(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> SamplePlan:
-    """Draw `count` pairs and queue them as a batch, or extend an existing sample to `count` pairs.
+    """Draw `count` pairs and queue them, or extend an existing sample to `count` pairs.
+
+    They are queued in blocks of growing size, a batch each: the interval holds for pairs in the order of the draws, and
+    within a batch the drawn passages of a question are judged together, out of that order.
 
     Args:
         encoder: An encoder of the study. Similar pairs are drawn more often. Only the first call uses it.
@@ -178,16 +182,27 @@ def draw_sample(
         made = SamplePlan(cells, np.zeros(0, np.int64), np.zeros(0, np.int64), seed, used, [])
     member = cell_of_each_pair(checked_study)
     order, _ = draw_order(made.cells.weights[member], made.seed, min(count, len(pairs)))
-    name = BATCH if not made.batches else f"{BATCH}-{len(made.batches) + 1}"
-    drawn = replace(made, draws=order, member=member[order], batches=[*made.batches, name])
-    ids = _pair_ids(pairs, order[len(made.draws) :])
-    Queue(checked_study.study.labels_path).add_batch(
-        name,
-        pair_items(checked_study.study, ids),
-        {"pairs": len(ids), "origin": "check", "seed": made.seed, "size": len(ids)},
-    )
+    queue, names, begin = Queue(checked_study.study.labels_path), list(made.batches), len(made.draws)
+    queued = {batch.name for batch in queue.batches()}
+    for end in block_ends(begin, len(order)):
+        names.append(BATCH if not names else f"{BATCH}-{len(names) + 1}")
+        if names[-1] not in queued:  # else it was queued before an interruption
+            ids = _pair_ids(pairs, order[begin:end])
+            settings = {"pairs": len(ids), "origin": "check", "seed": made.seed, "size": len(ids)}
+            queue.add_batch(names[-1], pair_items(checked_study.study, ids), settings)
+        begin = end
+    drawn = replace(made, draws=order, member=member[order], batches=names)
     write_json(checked_study.folder / PLAN, drawn.as_json())
     return drawn
+
+
+def block_ends(begin: int, stop: int) -> list[int]:
+    """Return where the blocks of draws end, from `begin` to `stop`: after 25, 75, 175, ... draws, and at `stop`."""
+    ends, size = [0], FIRST_BLOCK
+    while ends[-1] < stop:
+        ends.append(min(ends[-1] + size, stop))
+        size *= 2
+    return [end for end in ends if end > begin]
 
 
 def cell_of_each_pair(checked_study: CheckedStudy) -> np.ndarray:
