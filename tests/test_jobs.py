@@ -481,7 +481,7 @@ def test_the_list_shows_ids_whole_at_80_columns(study, monkeypatch):
 
     monkeypatch.setattr(terminal_tables.console, "width", 80)
     jobs.run(count_up, study, steps=1)
-    with pytest.raises(Refused):
+    with pytest.raises(Missing):
         jobs.run(retrieve, study, "dense", split="dev", encoder="a-rather-long-name-of-an-encoder-that-is-nowhere")
     printed = CliRunner().invoke(app, ["jobs", "list", "--study", str(study.folder)]).output
     assert all(job.id in printed for job in jobs.recent(study)), printed
