@@ -128,7 +128,6 @@ def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: i
         if layers:
             tab.get_by_label("Layers", exact=True).fill(str(layers))
         tab.get_by_role("button", name="Train on raw-2", exact=True).click()
-        expect(tab.get_by_role("heading", name="model-1 is")).to_be_visible(timeout=PATIENCE)
         compare = tab.get_by_role("link", name=f"Next: see what changed from {start}-dev to model-1-dev")
         compare.click(timeout=PATIENCE)
         tab.wait_for_selector(".flips")
