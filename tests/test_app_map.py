@@ -698,7 +698,9 @@ def map_of(study):
 def test_an_open_passage_says_which_questions_it_is_positive_for_and_which_retrieve_it(study):
     opened = open_map(study, "one")
     known, run = facts_of_points(opened), study.run("tiny-dev")
-    place, asked = next(iter(known.questions_by_passage.items()))
+    retrieved = set(run.hits.ordinals[:, :4].ravel().tolist())
+    place = next(each for each in known.questions_by_passage if opened.ordinals[each] in retrieved)
+    asked = known.questions_by_passage[place]
     found = {
         run.question_ids[row]: rank
         for row, hits in enumerate(run.hits.ordinals[:, :4].tolist())
@@ -711,5 +713,6 @@ def test_an_open_passage_says_which_questions_it_is_positive_for_and_which_retri
     texts = {question.id: question.text for question in known.questions}
     assert all(texts[known.questions[number].id] in page.text for number in asked)
     assert f"top 4 for {quantity(len(found), 'question') if found else 'none'}" in page.text
+    assert found
     for id, rank in list(found.items())[:3]:
         assert f"rank {rank} {texts[id]}" in page.text

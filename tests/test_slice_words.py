@@ -80,7 +80,7 @@ def test_the_planted_slice_is_said_and_its_parts_are_nested(tmp_path):
     assert made.index('data-n="n 160"') < made.index(n) < made.index(f'title="{head.expression}"')
     twice = spoken_table([(head, nested), (head, [])], {}, whole, str)
     assert "rowgroup" not in twice and "moves it by +" in twice, "one part needs no name"
-    assert slice_sentence(head, ("one", "two"), 1).startswith(
+    assert slice_sentence(head, ("one", "two")).startswith(
         (
             "one is 100.0 points ahead of two in the top 1 on 60 questions that ask for place of birth (P19) (95%: ",
             "one and two are level in the top 1 on 100 questions that ask for place of death (P20) (95%: ",
@@ -108,9 +108,10 @@ def test_the_list_has_small_slices_first_and_those_without_an_established_lead_l
     ],
 )
 def test_a_title_says_who_is_ahead_in_a_slice(here, words, interval):
-    figures = SimpleNamespace(n=84, difference=SimpleNamespace(estimate=Estimate(here[0], 84, *here[1:], "t")))
+    difference = SimpleNamespace(estimate=Estimate(here[0], 84, *here[1:], "t"))
+    figures = SimpleNamespace(n=84, k=5, measure=SUCCESS, difference=difference)
     found = SimpleNamespace(figures=figures, expression="relation:P1")
-    assert slice_sentence(found, ("A", "B"), 5) == f"{words} in the top 5 on 84 questions of relation P1 {interval}"
+    assert slice_sentence(found, ("A", "B")) == f"{words} in the top 5 on 84 questions of relation P1 {interval}"
 
 
 def test_below_a_title_each_difference_has_its_interval():

@@ -267,7 +267,7 @@ def _next_step(shown: Shown) -> NextStep | None:
         question = map.question_ids[shown.point.number]
         return NextStep("Open this question", url.QUESTION, parameters={"question": question, **pair})
     if shown.point is not None:
-        asked = [*shown.point.asked_by, *(each for _, each in shown.point.retrieving())]
+        asked = [*shown.point.asked_by, *(each for _, each in shown.point.retrieving)]
         if not asked:
             return NextStep("Find what has its words", url.FIND, parameters={"words": shown.point.title[:MAX_WORDS]})
         words = "Open the first of its questions"

@@ -281,7 +281,7 @@ def _answer(
         f"over all {whole.questions}": whole.difference.estimate,
     }
     return join(
-        tag("h1", unbroken(slice_sentence(first, names, selection.k), names)),
+        tag("h1", unbroken(slice_sentence(first, names), names)),
         tag("p", leads_sentence(leads, selection.k), cls="under"),
     )
 

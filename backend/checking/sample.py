@@ -230,7 +230,7 @@ def judged_draws(checked_study: CheckedStudy, labels: Mapping[PairId, str]) -> J
     pairs = negative_pairs(checked_study.occurrences)
     drawn = _pair_ids(pairs, made.draws)
     found = [labels[pair] for pair in takewhile(labels.__contains__, drawn)]
-    later = len(labels.keys() & set(drawn[len(found) :]) - set(drawn[: len(found)]))
+    later = sum(pair in labels for pair in drawn[len(found) :])
     false = np.array([label == FALSE for label in found], bool)
     return JudgedDraws(pairs, made, false, np.array([label == "open" for label in found], bool), later)
 

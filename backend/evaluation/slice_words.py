@@ -10,6 +10,7 @@ from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.expressions import And, Condition, Expression, Not, NotAnExpression, parse
 from blindspot.analysis.relations import RELATIONS
 from blindspot.backend.core.result_table import signed_number, stated_interval
+from blindspot.backend.evaluation.comparison_words import lead_words, where_words
 from blindspot.backend.evaluation.findings import bucket_words
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices
 from blindspot.backend.evaluation.slices import Facts
@@ -97,21 +98,20 @@ def _range(conditions: Sequence[Condition]) -> str:
     return f"{low} or more" if high is None else f"{high} or fewer"
 
 
-def slice_sentence(found_slice: FoundSlice, names: tuple[str, str], k: int) -> str:
+def slice_sentence(found_slice: FoundSlice, names: tuple[str, str]) -> str:
     """Return which run is ahead in a slice and by how much, with the interval, as a sentence without its full stop.
 
     Args:
         names: of A and B.
     """
-    value, low, high = found_slice.figures.difference.estimate.percent
-    here = round(value, 1)
-    interval = stated_interval(low, high) if value > 0 else stated_interval(-high, -low)
-    questions = f"on {quantity(found_slice.figures.n, 'question')} {in_words(found_slice.expression)}"
-    if not here:
-        return f"{names[0]} and {names[1]} are level in the top {k} {questions} {interval}"
-    return (
-        f"{names[here < 0]} is {abs(here):.1f} points ahead of {names[here > 0]} in the top {k} {questions} {interval}"
-    )
+    figures = found_slice.figures
+    on = f" on {quantity(figures.n, 'question')} {in_words(found_slice.expression)}"
+    value, low, high = figures.difference.estimate.percent
+    if round(value, 1):
+        return lead_words(figures, *names, on)
+    low, high = (low, high) if value > 0 else (-high, -low)
+    where = where_words(figures.k, figures.measure)
+    return f"{names[0]} and {names[1]} are level {where}{on} {stated_interval(low, high)}"
 
 
 def leads_sentence(leads: Mapping[str, Estimate], k: int) -> str:

@@ -240,7 +240,7 @@ def points_of_group(map: Map, points: MapPoints, group: QuestionGroup) -> list[s
 
 def questions_by_group(map: Map, points: MapPoints, groups: Sequence[QuestionGroup]) -> dict[str, list[str]]:
     """Return by group the ids of the points of its questions."""
-    return {group.id: [points.ids[place] for place in _places(map, group)[0]] for group in groups}
+    return {group.id: [points.ids[n] for n in group.numbers if n < map.shown_questions] for group in groups}
 
 
 def _places(map: Map, group: QuestionGroup) -> tuple[list[int], list[int]]:

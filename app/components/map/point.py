@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -27,7 +28,8 @@ LINES = 10  # to the first hits of the open question, at most
 EXCERPT, BEFORE = 75, 25  # characters of a passage in a list, and before the answer
 
 
-class OpenPoint(NamedTuple):
+@dataclass(frozen=True)
+class OpenPoint:
     """The point whose id is in the address, by its number on the map. runs: those whose ranks are shown, the first with
     lines to its hits. view: index of the encoder that places the points.
     """
@@ -61,9 +63,10 @@ class OpenPoint(NamedTuple):
         found = known_of(self.map).questions_by_passage.get(self.number - self.map.shown_questions, ())
         return [number for number in found if number < self.map.shown_questions]
 
+    @cached_property
     def retrieving(self) -> list[tuple[int, int]]:
-        """Return the questions on the map for which the first run has a passage in its top k, as (rank, number), best rank
-        first; none for a question.
+        """The questions on the map for which the first run has a passage in its top k, as (rank, number), best rank first;
+        none for a question.
         """
         if self.is_question or not self.runs:
             return []
@@ -103,7 +106,7 @@ def passage_sentence(opened: OpenPoint) -> str:
     said = f"A positive, gold or judged, for {quantity(asked_by, 'question')}" if asked_by else "No question's positive"
     if not opened.runs:
         return f"{said}."
-    found = len(opened.retrieving())
+    found = len(opened.retrieving)
     return f"{said}; in {opened.runs[0]}'s top {opened.k} for {quantity(found, 'question') if found else 'none'}."
 
 
@@ -159,7 +162,7 @@ def _question_lists(opened: OpenPoint) -> Html:
     asked_by = [(0, number) for number in opened.asked_by]
     heads = {f"Positive for {quantity(len(asked_by), 'question')} (solid lines)": asked_by}
     if opened.runs:
-        found = opened.retrieving()
+        found = opened.retrieving
         heads[f"In {opened.runs[0]}'s top {opened.k} for {quantity(len(found), 'question')}"] = found
     return join(*(join(tag("h3", head), _question_list(opened, listed)) for head, listed in heads.items() if listed))
 

@@ -89,7 +89,9 @@ def retriever_form(open_study: Study, training_set: str, taken_names: set[str], 
         name,
         settings,
         lambda: _time_of_retriever(open_study, training_set, start, settings, None if steps else 60 * minutes),
-        lambda: request(train_dual_encoder, name, training_set, settings, start=start, **_tried_on(open_study)),
+        lambda: request(
+            train_dual_encoder, name, training_set, settings, start=start, tried_on=measured_split(open_study) or None
+        ),
         (pressed, estimating),
     )
 
@@ -153,15 +155,11 @@ def taught_form(open_study: Study, judges: Sequence[str], taken_names: set[str])
         name,
         settings,
         lambda: _time_of_retriever(open_study, None, start, settings, 60 * minutes),
-        lambda: request(train_dual_encoder, name, settings=settings, start=start, **_tried_on(open_study)),
+        lambda: request(
+            train_dual_encoder, name, settings=settings, start=start, tried_on=measured_split(open_study) or None
+        ),
         (pressed, estimating),
     )
-
-
-def _tried_on(open_study: Study) -> dict[str, str]:
-    """Return the argument that lets a trained retriever search the questions that measure, if there are any."""
-    split = measured_split(open_study)
-    return {"tried_on": split} if split else {}
 
 
 def _time_promise(gpu: bool) -> str:
