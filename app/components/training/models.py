@@ -44,11 +44,9 @@ def models_tab(open_study: Study, training_set: str) -> None:
     a model is trained, and where the address asks for a set from which none has learned, that comes first.
     """
     models, stopped = models_of(open_study), unfinished(open_study)
-    asked = url.value("model")
-    model = asked or next(reversed(models), "")
-    is_new_set = bool(models and url.value("set") and not asked) and not any(
-        about.get("training_set") == training_set for about in models.values()
-    )
+    taught = {about.get("training_set") for about in models.values()}
+    is_new_set = bool(models and url.value("set")) and not url.value("model") and training_set not in taught
+    model = "" if is_new_set else url.value("model") or next(reversed(models), "")
     started_models: dict[str, str] = st.session_state.get(BEGUN, {})
     changed = {name: change_of_model(open_study, name, about) for name, about in models.items()}
     cleaned = cleaning_effects(open_study, models, changed)
@@ -73,7 +71,7 @@ def models_tab(open_study: Study, training_set: str) -> None:
         lead_to(NextStep(words, url.COMPARE, parameters={**compared_runs(shown.change), "cell": cell}))
     else:
         tabs.title(*_sentences(model, changed.get(model), training_set))
-    if model in models and not running and not is_new_set:
+    if model in models and not running:
         has_searched = before_and_after(open_study, model, models[model])[1] is not None
         after_training(open_study, model, has_searched)
     if running:
