@@ -68,6 +68,11 @@ def rules(study: Study) -> RuleCurve:
     return _rules(study, *_key(study))
 
 
+def outlook(study: Study) -> str:
+    """Return what `Check.outlook` says. It takes a second, and is computed once after each label."""
+    return _outlook(study, *_key(study))
+
+
 def _key(study: Study) -> tuple[object, ...]:
     return (
         str(study.folder),
@@ -82,6 +87,11 @@ def _proven_labels(_study: Study, *key: object) -> Labelled:
     found = check_of(_study)
     judged = found.judged()
     return Labelled(found.rate(), *found.trace(), 0 if judged is None else judged.later)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _outlook(_study: Study, *key: object) -> str:
+    return check_of(_study).outlook()
 
 
 @st.cache_resource(max_entries=8, show_spinner="Comparing the rules …")

@@ -136,7 +136,7 @@ def report_rules(
     from blindspot.backend.checking.sample import JudgedDraws, SamplePlan, interval
 
     chosen: dict[str, list[float]] = {}
-    names, inside, promises, rates = [], [], 0, 0
+    names, inside, inside_dropped, promises, rates = [], [], [], 0, 0
     for seed in range(RULE_SAMPLES):
         order, _ = draw_order(cells.weights[member], seed, DRAWS)
         plan = SamplePlan(cells, order, member[order], seed, [], [])
@@ -146,6 +146,8 @@ def report_rules(
         curve = compare_rules(checked, judged)
         shares = [float(false[pairs_kept_by(row.rule, pairs, judged)].mean()) for row in curve.rows]
         inside += [row.low <= share <= row.high for row, share in zip(curve.rows, shares, strict=True)]
+        dropped = [float(false[~pairs_kept_by(row.rule, pairs, judged)].mean()) for row in curve.rows]
+        inside_dropped += [row.dropped_low <= s <= row.dropped_high for row, s in zip(curve.rows, dropped, strict=True)]
         if curve.chosen is None or curve.promise is None:
             names.append("no rule")
             continue
@@ -169,7 +171,7 @@ def report_rules(
         print(f"{name}: {min(values):,.1f}; {np.median(values):,.1f}; {max(values):,.1f}")
     print(
         f"promises kept {promises} of {len(chosen['kept']) if chosen else 0}; intervals of the rate cover {rates} of "
-        f"{RULE_SAMPLES}, of all rows {np.mean(inside):.1%}"
+        f"{RULE_SAMPLES}, of what all rows keep {np.mean(inside):.1%}, drop {np.mean(inside_dropped):.1%}"
     )
     kinds = {name: -values for name, values in statistics(pairs).items()} | {"suspicion": member}
     print("AUC over all pairs: " + ", ".join(f"{name} {roc_auc_score(false, kinds[name]):.2f}" for name in kinds))

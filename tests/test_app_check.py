@@ -103,6 +103,7 @@ def shown(page):
 def test_before_any_label_the_page_shows_facts_and_the_first_pair(study):
     page = Page(study.folder, "check")
     assert "How many of 480 negatives are false? No pair is judged yet." in shown(page)
+    assert "Expected interval: ±" in shown(page) and "(simulated for rates of 5% and 40%)" in shown(page)
     assert 'data-key="j"' in page.html and "Judge the first pair" in shown(page) and "judge" in page.links()
     assert "rows 120" in shown(page) and "False negatives inside the batch" in shown(page)
     assert page.part(r"<nav.*?</nav>")[0].startswith("Check Home")
@@ -112,8 +113,10 @@ def test_a_few_labels_show_the_rate_and_its_trace(study):
     judge(study, 3)
     page = Page(study.folder, "check", "Ann")
     rate = open_check(study).rate()
-    assert f"Too early to say: of 480 negatives, {100 * rate.low:.0f} to {rate.high:.0%} are false" in shown(page)
-    assert "from 3 judged pairs" in shown(page) and "Judge the next pair" in shown(page)
+    so_far = f"{rate.false} of 3 judged pairs {'is' if rate.false == 1 else 'are'} false"
+    possible = f"anything from {100 * rate.low:.0f} to {rate.high:.0%} is possible"
+    assert f"Too early to say how many of 480 negatives are false: {so_far}, and {possible}" in shown(page)
+    assert "Judge the next pair" in shown(page) and "expected" not in shown(page)
     (figure,) = page.app.get("plotly_chart")
     traced = json.loads(figure.proto.spec)["data"]
     assert {each["name"] for each in traced} == {"upper end", "lower end", "rate"}
@@ -126,6 +129,8 @@ def test_who_judges_blind_sees_no_rate_and_no_rules(study):
     assert "60 pairs of 480 negatives are judged." in shown(page)
     assert "false (" not in shown(page) and "max_score" not in page.html and not page.app.get("plotly_chart")
     assert not page.app.button
+    nobody = shown(Page(study.folder, "check"))
+    assert "Sign in to see the rate, or to judge" in nobody and "blind" not in nobody
 
 
 def test_the_primary_action_leads_from_the_rule_to_the_file(study):
@@ -141,6 +146,10 @@ def test_the_primary_action_leads_from_the_rule_to_the_file(study):
     page = Page(study.folder, "check", "Ann", step="rule")
     [row] = page.part(r'<tr class="chosen".*?</tr>')[:1]
     assert chosen.rule.as_text() in row.replace("= ", "=") and html.unescape(chosen.rule.condition) in row
+    assert f"The best rule by 150 labels keeps a negative if {chosen.rule.condition}" in html.unescape(shown(page))
+    assert f"at least {curve.drops_at_least:.1%} of what it drops are false, and at most {curve.promise:.1%}" in shown(
+        page
+    )
     [option] = [each for each in page.app.selectbox if each.label == "Keep a negative only if"]
     assert chosen.rule.condition in option.options and "judge=" not in "".join(option.options)
     assert chosen.rule.argument in [code.value for code in page.app.code]
@@ -179,10 +188,14 @@ def test_the_path_of_a_check(study):
     assert page.part(following) == ["Next: see the rate and the rule"], "Judge stays as it is while Ann labels"
     assert "check" in page.links() and "check?step=rule" not in page.links()
     judge(study, 2)
+    assert Page(study.folder, "check", "Ann").part(r'<li class="now".*?</li>') == ["2 Judge"]
     page = Page(study.folder, "judge", "Ann")
     assert page.part(following) == ["Next: see the rate and the rule"]
     assert "check?step=rule" in page.links()
     assert not Page(study.folder, "judge", "Ben").part(following), "who judges blind is not led back to the facts"
+    write_cleaned(study)
+    done = Page(study.folder, "judge", "Ann").part(r'<li class="done".*?</li>')
+    assert done == ["✓ See the facts", "✓ Write the file"], "a file without a rule chose none"
 
 
 def test_the_menu_offers_no_page_about_what_retrievers_find(study):

@@ -24,11 +24,13 @@ from blindspot.backend.checking.sample import (
     estimate_rate,
     forecast_widths,
     judged_draws,
+    planned_widths,
     read_sample,
+    trace,
     unjudged_pairs,
 )
 from blindspot.backend.checking.suspicion import pair_similarity
-from blindspot.backend.checking.words import forecast_words, rule_words
+from blindspot.backend.checking.words import forecast_words, planned_words, rule_words
 from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.near_duplicates import near_duplicates
@@ -256,6 +258,19 @@ def test_the_forecast_of_the_interval_holds_what_comes(scored):
         )
 
 
+def test_the_outlook_before_the_first_label_spans_what_comes_at_a_rate_between(scored):
+    found, false = scored
+    labels = labels_of(found, false)
+    assert 0.05 < np.mean(list(false.values())) < 0.4
+    _, low, high = trace(judged_draws(found.checked_study, labels))
+    widths = planned_widths(found.checked_study)
+    assert [count for count, *_ in widths] == [50, 150] and widths[1][2] < widths[0][1]
+    for count, least, most in widths:
+        came = (high[count - 1] - low[count - 1]) / 2
+        assert 0.8 * least <= came <= 1.2 * most
+    assert f"±{100 * widths[0][1]:.0f} to ±{100 * widths[0][2]:.0f} points after 50" in planned_words(widths)
+
+
 def test_nothing_is_forecast_from_few_labels_or_where_all_are_judged(scored):
     found, false = scored
     every = list(labels_of(found, false).items())
@@ -345,11 +360,16 @@ def test_a_margin_that_tells_nothing_is_not_chosen(scored):
         if row.rule.name != "judge":
             keeps = pairs_kept_by(row.rule, judged.pairs, judged)
             assert row.kept == keeps.sum()
-    inside = [
-        row.low <= truth[pairs_kept_by(row.rule, judged.pairs, judged)].mean() <= row.high
-        for row in curve.rows
-        if row.rule.name != "judge"
-    ]
+    inside = []
+    for row in curve.rows:
+        if row.rule.name != "judge":
+            keeps = pairs_kept_by(row.rule, judged.pairs, judged)
+            inside.append(row.low <= truth[keeps].mean() <= row.high)
+            inside.append(row.dropped_low <= truth[~keeps].mean() <= row.dropped_high)
+    dropped = truth[~pairs_kept_by(chosen.rule, judged.pairs, judged)].mean()
+    assert (
+        0 < curve.drops_at_least <= min(dropped, chosen.dropped_low) and plain["drops_at_least"] == curve.drops_at_least
+    )
     assert np.mean(inside) >= 0.9
     assert truth[pairs_kept_by(chosen.rule, judged.pairs, judged)].mean() <= curve.promise
 
@@ -362,6 +382,8 @@ def test_no_margin_below_0_is_offered(scored):
     rules = [row.rule for row in compare_rules(found.checked_study, replace(judged, pairs=pairs)).rows]
     assert all(rule.value >= 0 for rule in rules if rule.name.endswith("margin"))
     assert {rule.name for rule in rules} >= {"relative_margin", "absolute_margin"}
+    conditions = [rule.condition for rule in rules]
+    assert len(set(conditions)) == len(conditions), "no rule stands twice under two names"
 
 
 def test_a_share_that_rounds_to_nothing_is_not_called_0():

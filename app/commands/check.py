@@ -77,7 +77,7 @@ def _print_check(checked: Check, written: tuple[int, list[Path]] | None, json: b
 
 
 def _show_facts(checked: Check) -> None:
-    from blindspot.backend.checking.words import batch_words, finding_words, forecast_words, rate_words, size_lines
+    from blindspot.backend.checking.words import batch_words, finding_words, rate_words, size_lines
 
     print(f"{checked.file.path}: {checked.file.name}")
     for line in size_lines(checked.facts):
@@ -103,8 +103,8 @@ def _show_facts(checked: Check) -> None:
             f"  Next: blindspot open --study {checked.study.folder}, and judge the batch 'check' by keys; then check again."
         )
     _show_rules(checked)
-    if forecast := forecast_words(rate, checked.forecast()):
-        print(f"\n{forecast}")
+    if outlook := checked.outlook():
+        print(f"\n{outlook}")
 
 
 def _show_rules(checked: Check) -> None:
@@ -113,17 +113,17 @@ def _show_rules(checked: Check) -> None:
     curve = checked.rules()
     if not curve.rows:
         return
-    print("\nRules: of the negatives that each keeps, so many are false")
+    print("\nRules: of the negatives that each keeps, and of those that it drops, so many are false")
     keeps = max(len(row.rule.condition) for row in curve.rows) + 2
     print(
-        f"  {'keeps a negative if':<{keeps}}{'--rule':<24}{'kept':>11}{'false':>8}{'interval':>14}{'false dropped':>15}"
+        f"  {'keeps a negative if':<{keeps}}{'--rule':<24}{'kept':>11}{'false':>8}{'interval':>14}{'of dropped':>14}{'false dropped':>15}"
         f"{'true kept':>11}{'emptied':>9}"
     )
     for place, row in enumerate(curve.rows):
         mark = "*" if place == curve.chosen else " "
         print(
             f"{mark} {row.rule.condition:<{keeps}}{row.rule.as_text():<24}{row.kept:>11,}{row.false_share:>8.1%}"
-            f"{f'{row.low:.1%}-{row.high:.1%}':>14}{row.false_dropped:>15.0%}{row.true_kept:>11.0%}"
+            f"{f'{row.low:.1%}-{row.high:.1%}':>14}{f'{row.dropped_low:.1%}-{row.dropped_high:.1%}':>14}{row.false_dropped:>15.0%}{row.true_kept:>11.0%}"
             f"{row.questions_emptied:>9,}"
         )
     print(f"* {rule_words(curve)}" if curve.chosen is not None else "  No rule is chosen.")

@@ -186,8 +186,9 @@ def _stop_item(number: int, stop_count: int, stop: Stop, is_here: bool, is_comin
 
 def _current_stop(open_study: Study, steps: Sequence[Stop], page: str) -> int:
     """Return the step of a page; -1 if it belongs to none."""
-    if page == "Check" and (url.value("step") or (is_check(open_study) and steps[JUDGE_A_FILE].is_done)):
-        return 2
+    if page == "Check" and is_check(open_study):
+        found = checks.proven_labels(open_study)
+        return 2 if url.value("step") or found.is_enough else JUDGE_A_FILE if found.judged else 0
     runs, trained = study.shown_runs(open_study), set(study.models(open_study))
     if page == "Compare" and {runs[each].get("retriever") for each in _pair(runs)} & trained:
         return CHANGE
@@ -257,7 +258,8 @@ def _is_as_made(state: PathState) -> bool:
 
 
 def _check_stops(open_study: Study) -> list[Stop]:
-    found, is_written = checks.proven_labels(open_study), cleaned_file(open_study) is not None
+    found, written = checks.proven_labels(open_study), cleaned_file(open_study)
+    has_rule = written is not None and written.rule is not None
     judge = NextStep("Judge the next pair", url.JUDGE, "blindspot open") if found.rate is not None else None
     rule = file = None
     if found.rate is not None and who.may(open_study.labels_path, "see others' labels"):
@@ -268,6 +270,6 @@ def _check_stops(open_study: Study) -> list[Stop]:
     return [
         Stop("See the facts", ("Check",), True, NextStep("See the facts", url.CHECK, "blindspot open"), "Done"),
         Stop("Judge", ("Judge", "Question"), found.is_enough, judge, "Done" if found.is_enough else ""),
-        Stop("Choose the rule", (), is_written, rule, "Done" if is_written else ""),
-        Stop("Write the file", (), is_written, file, "Done" if is_written else ""),
+        Stop("Choose the rule", (), has_rule, rule, "Done" if has_rule else ""),
+        Stop("Write the file", (), written is not None, file, "Done" if written is not None else ""),
     ]

@@ -48,7 +48,7 @@ def _checked_page(open_study: Study, check: Check, labels: Labelled) -> None:
     sees, written = checks.sees_rate(open_study, labels), cleaned_file(open_study)
     facts = check.facts
     with st.container(key="answer"):
-        show(answer(facts, labels, sees))
+        show(answer(facts, labels, sees, checks.outlook(open_study) if sees else ""))
         primary(open_study, facts, labels, written)
     is_later = bool(url.value("step")) and sees
     if is_later:
@@ -66,7 +66,7 @@ def _checked_page(open_study: Study, check: Check, labels: Labelled) -> None:
 
 def _rule_and_file(open_study: Study, check: Check, labels: Labelled, written_file: CleanedFile | None) -> None:
     curve = checks.rules(open_study)
-    rules_panel(open_study, curve, check.file.path)
+    rules_panel(open_study, curve, check.file.path, labels.judged)
     file_panel(open_study, labels, curve, written_file)
 
 

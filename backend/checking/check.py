@@ -33,10 +33,11 @@ from blindspot.backend.checking.sample import (
     forecast_widths,
     judged_draws,
     peoples_labels,
+    planned_widths,
     read_sample,
     trace,
 )
-from blindspot.backend.checking.words import cleaning_card
+from blindspot.backend.checking.words import cleaning_card, forecast_words, planned_words
 from blindspot.backend.core.made_from import CHECK
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.study import Study
@@ -105,6 +106,13 @@ class Check:
         """Return what the next labels are expected to leave of the rate's interval; nothing where it cannot be said."""
         judged, rate = self.judged(), self.rate()
         return [] if judged is None or rate is None else forecast_widths(judged, rate)
+
+    def outlook(self) -> str:
+        """Say how long the rate's interval will be after some more labels; "" where it cannot be said."""
+        rate = self.rate()
+        if rate is None or not rate.judged:
+            return planned_words(planned_widths(self.checked_study))
+        return forecast_words(rate, self.forecast())
 
     def judged(self) -> JudgedDraws | None:
         return judged_draws(self.checked_study, self.labels)

@@ -26,7 +26,7 @@ from blindspot.db.errors import BadInput
 
 KEPT = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3)
 """Approximate shares of the negatives that the rows of a rule keep; approximate because thresholds are rounded."""
-MARGINS = (0.0, 0.05, 0.1)
+MARGINS = {"relative_margin": (0.0, 0.05, 0.1), "absolute_margin": (0.05, 0.1)}  # 0 is the same rule in both
 RANKS = (1, 2, 3, 5, 10, 20)
 UPPER = ("max_score", "judge")
 """Rules with an upper limit; their statistics are negated."""
@@ -85,6 +85,7 @@ class RuleRow:
         kept, dropped: Distinct negative pairs. questions, questions_emptied: Questions with a negative, and those of them
         whose last one it drops.
         false_share, low, high: Share of false negatives among the kept ones, with its interval.
+        dropped_false, dropped_low, dropped_high: The same among the dropped ones.
         false_dropped, true_kept: Shares of the false negatives that go, and of the true ones that stay; estimates.
     """
 
@@ -96,6 +97,9 @@ class RuleRow:
     false_share: float
     low: float
     high: float
+    dropped_false: float
+    dropped_low: float
+    dropped_high: float
     false_dropped: float
     true_kept: float
 
@@ -131,7 +135,8 @@ class RuleCurve:
 
     Attributes:
         chosen: Place of the row; None if no rule tells false from true negatives. why: In words.
-        promise: Upper bound on the share of false negatives that the chosen row keeps, for all rows together.
+        promise: Upper bound on the share of false negatives among those that the chosen row keeps, for all rows together.
+        drops_at_least: Lower bound on their share among those that it drops, likewise.
         to_paste: Place of the best row with an argument to paste: the chosen one, or the next if that is the judge's.
     """
 
@@ -140,6 +145,7 @@ class RuleCurve:
     chosen: int | None
     why: str
     promise: float | None
+    drops_at_least: float | None = None
     to_paste: int | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -150,6 +156,7 @@ class RuleCurve:
             "chosen_keeps_if": None if self.chosen is None else self.rows[self.chosen].rule.condition,
             "why": self.why,
             "promise": self.promise,
+            "drops_at_least": self.drops_at_least,
             "paste": None if self.to_paste is None else self.rows[self.to_paste].rule.argument,
         }
 
@@ -254,7 +261,7 @@ def _candidate_rules(name: str, values: np.ndarray) -> list[MiningRule]:
     wanted = [float(np.quantile(values, 1 - share)) for share in KEPT]
     found = {float(f"{each:.2g}") for each in wanted}
     if name.endswith("margin"):  # below 0 a negative may score higher than the positive: nobody mines so
-        found = {each for each in found if each >= 0} | set(MARGINS)
+        found = {each for each in found if each > 0} | set(MARGINS[name])
     return [_rule(name, each) for each in sorted(found) if (values < each).any() and (values >= each).any()]
 
 
@@ -322,23 +329,26 @@ class _Comparison:
             questions,
             questions - len(np.unique(question[keeps])),
             *self.interval(rule, self.level),
+            *self.interval(rule, self.level, of_dropped=True),
             false_dropped=float(false[~kept].sum() / max(false.sum(), 1e-12)),
             true_kept=float(true[kept].sum() / max(true.sum(), 1e-12)),
         )
 
-    def interval(self, rule: MiningRule, level: float) -> tuple[float, float, float]:
-        """Return the share of false negatives among the pairs that a rule keeps: estimate, low, high."""
-        keeps, kept = self.scores[rule.name] >= rule.value, self.own[rule.name] >= rule.value
-        if not kept.any():
+    def interval(self, rule: MiningRule, level: float, of_dropped: bool = False) -> tuple[float, float, float]:
+        """Return the share of false negatives among the pairs that a rule keeps, or drops: estimate, low, high."""
+        part, judged = (
+            (values >= rule.value) != of_dropped for values in (self.scores[rule.name], self.own[rule.name])
+        )
+        if not judged.any():
             return float("nan"), 0.0, 1.0
         all_cells = self.draws.plan.cells
-        counts = np.bincount(self.member[keeps], minlength=len(all_cells.counts))
-        # For the judge, kept draws may lie in cells that the whole model empties: such cells hold these draws.
-        counts = np.maximum(counts, np.bincount(self.draws.cells[kept], minlength=len(counts)))
+        counts = np.bincount(self.member[part], minlength=len(all_cells.counts))
+        # For the judge, draws of the part may lie in cells that the whole model empties: such cells hold these draws.
+        counts = np.maximum(counts, np.bincount(self.draws.cells[judged], minlength=len(counts)))
         used = counts > 0
-        part = Cells(counts[used], all_cells.chances[used], all_cells.weights[used])
-        places = (np.cumsum(used) - 1)[self.draws.cells[kept]]
-        return interval(self.draws.false[kept], self.draws.unsettled[kept], places, part, level)
+        cells = Cells(counts[used], all_cells.chances[used], all_cells.weights[used])
+        places = (np.cumsum(used) - 1)[self.draws.cells[judged]]
+        return interval(self.draws.false[judged], self.draws.unsettled[judged], places, cells, level)
 
     def quality(self, name: str) -> RuleQuality:
         """Return the weighted AUC of a rule's statistic, with a bootstrap interval over questions."""
@@ -375,14 +385,16 @@ class _Comparison:
             why = "every rule costs more true negatives and questions than it drops false ones; take out those that were found"
             return RuleCurve(rows, qualities, None, why, None)
         to_paste = max((place for place in places if rows[place].rule.argument), key=gain, default=None)
-        promise = self.interval(row.rule, 1 - (1 - self.level) / len(rows))[2]
+        together = 1 - (1 - self.level) / len(rows)
+        promise = self.interval(row.rule, together)[2]
+        drops_at_least = self.interval(row.rule, together, of_dropped=True)[1]
         why = (
             f"it drops {row.false_dropped:.0%} of the false negatives, keeps {row.true_kept:.0%} of the true ones and leaves "
             f"{row.questions_emptied / row.questions:.1%} of the questions without a negative, the best sum of all rows"
         )
         if others:
             why += "; " + _unusable_rules_sentence(others)
-        return RuleCurve(rows, qualities, best, why, promise, to_paste)
+        return RuleCurve(rows, qualities, best, why, promise, drops_at_least, to_paste)
 
 
 def _auc(values: np.ndarray, false: np.ndarray, weights: np.ndarray) -> float:

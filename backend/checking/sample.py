@@ -36,6 +36,9 @@ BATCH = "check"
 FIRST_BLOCK = 25  # draws of the first batch; each further one is twice as large
 MOST_DRAWS = 5000
 FURTHER = (50, 100)  # further labels that a forecast speaks of
+PLANNED = (50, 150)  # labels that the outlook before the first label speaks of
+ASSUMED = (0.05, 0.4)  # rates that this outlook assumes, since nothing is known of the file's
+OUTLOOK_STUDIES, OUTLOOK_SEED = 20, 0
 FEWEST_JUDGED = 20  # labels before a forecast: fewer say little of the rate
 FALSE = "positive"
 PairId = tuple[str, str]
@@ -276,6 +279,24 @@ def forecast_widths(judged_draws: JudgedDraws, rate: RateEstimate) -> list[Width
     after = widths[:, np.array(further) - 1] * len(judged_draws.pairs) / rate.pairs
     low, high = np.quantile(after, (0.05, 0.95), axis=0).tolist()
     return [WidthForecast(*each) for each in zip(further, after.mean(axis=0).tolist(), low, high, strict=True)]
+
+
+def planned_widths(checked_study: CheckedStudy) -> list[tuple[int, float, float]]:
+    """Return the half-widths of the interval that the first labels of the drawn pairs leave, as (labels, smallest,
+    largest): the means over simulated samples at each assumed rate. Suspicious cells have more false negatives there, as
+    the draws assume.
+    """
+    plan = read_sample(checked_study)
+    labels = [] if plan is None else [count for count in PLANNED if count <= len(plan.draws)]
+    if plan is None or not labels:
+        return []
+    rng, draws = np.random.default_rng(OUTLOOK_SEED), plan.member[: labels[-1]]
+    rates = np.array(ASSUMED)[:, None] * plan.cells.chances / plan.cells.mean_chance
+    hits = rng.random((len(ASSUMED), OUTLOOK_STUDIES, len(draws))) < np.minimum(rates, 0.95)[:, draws][:, None]
+    studies = hits.reshape(-1, len(draws))
+    widths = rate_sequence(studies, np.tile(draws, (len(studies), 1)), plan.cells).half_width
+    after = widths[:, np.array(labels) - 1].reshape(*hits.shape[:2], -1).mean(axis=1)
+    return list(zip(labels, after.min(axis=0).tolist(), after.max(axis=0).tolist(), strict=True))
 
 
 def interval(

@@ -11,7 +11,7 @@ from blindspot.backend.checking.cleaned_file import Changes
 from blindspot.backend.checking.facts import BatchSize, FileFacts, FileFinding
 from blindspot.backend.checking.golden_sets import LogFacts, LogPrecision
 from blindspot.backend.checking.rules import RuleCurve
-from blindspot.backend.checking.sample import RateEstimate, WidthForecast
+from blindspot.backend.checking.sample import ASSUMED, RateEstimate, WidthForecast
 from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.text.number_words import noun_form, quantity
 
@@ -71,6 +71,15 @@ def forecast_words(rate: RateEstimate, forecasts: Sequence[WidthForecast]) -> st
         f"expected to bring it to {100 * first.half_width:.1f} (in 90% of simulated samples {100 * first.low:.1f} to "
         f"{100 * first.high:.1f}){more}."
     )
+
+
+def planned_words(widths: Sequence[tuple[int, float, float]]) -> str:
+    """Return how long the interval will be after the first labels, in a sentence; "" where nothing can be said."""
+    if not widths:
+        return ""
+    least, most = ASSUMED
+    after = "; ".join(f"±{100 * low:.0f} to ±{100 * high:.0f} points after {labels}" for labels, low, high in widths)
+    return f"Expected interval: {after} labels (simulated for rates of {least:.0%} and {most:.0%})."
 
 
 def rule_words(curve: RuleCurve) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from blindspot.app import checks, url
+from blindspot.app import checks, url, who
 from blindspot.app.checks import Labelled
 from blindspot.app.components import jobs
 from blindspot.app.components.check.file_panel import write_button
@@ -12,23 +12,24 @@ from blindspot.app.components.check.rules_panel import RULE_STEP, WITHOUT_RULE
 from blindspot.app.markup import Html, div, join, link, show, tag
 from blindspot.backend.checking.facts import FileFacts
 from blindspot.backend.checking.jobs import CleanedFile, draw_pairs
-from blindspot.backend.checking.sample import MOST_DRAWS, RateEstimate
+from blindspot.backend.checking.sample import FEWEST_JUDGED, MOST_DRAWS, RateEstimate
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import noun_form, quantity
 
 MORE = 200
-VAGUE = 0.25
+VAGUE = 0.15
 """If the half-width of the interval is above this value, no rate is stated."""
 
 
-def answer(facts: FileFacts, figures: Labelled, sees_labels: bool) -> Html:
-    """Return the sentence at the top of the page."""
+def answer(facts: FileFacts, figures: Labelled, sees_labels: bool, outlook: str = "") -> Html:
+    """Return the sentence at the top of the page, and what more labels would change."""
     if not facts.negatives:
         return tag("h1", "The file has no negatives, so none can be false.")
     if figures.rate is None or not figures.judged:
-        return tag("h1", f"How many of {quantity(facts.negatives, 'negative')} are false? No pair is judged yet.")
+        title = tag("h1", f"How many of {quantity(facts.negatives, 'negative')} are false? No pair is judged yet.")
+        return join(title, tag("p", outlook, cls="under") if outlook else "")
     if not sees_labels:
         return tag(
             "h1",
@@ -38,15 +39,21 @@ def answer(facts: FileFacts, figures: Labelled, sees_labels: bool) -> Html:
         f"{quantity(figures.later, 'further label')} {noun_form(figures.later, 'counts', 'count')} as soon as the pairs that "
         "were drawn before are judged: the interval holds for pairs in the order in which they were drawn."
     )
-    return join(tag("h1", rate_sentence(figures.rate)), tag("p", later, cls="under") if figures.later else "")
+    under = [later] if figures.later else [] if figures.is_enough or not outlook else [outlook]
+    return join(tag("h1", rate_sentence(figures.rate)), *(tag("p", line, cls="under") for line in under))
 
 
 def rate_sentence(rate: RateEstimate) -> str:
     assert rate.estimate is not None and rate.low is not None and rate.high is not None
     if rate.high - rate.low > 2 * VAGUE:
+        so_far = (
+            f"{rate.false:,} of {quantity(rate.judged, 'judged pair')} {noun_form(rate.false, 'is', 'are')} false"
+            if rate.judged < FEWEST_JUDGED
+            else f"about {rate.estimate:.0%}, from {quantity(rate.judged, 'judged pair')}"
+        )
         return (
-            f"Too early to say: of {quantity(rate.pairs, 'negative')}, {100 * rate.low:.0f} to {rate.high:.0%} are false, "
-            f"from {quantity(rate.judged, 'judged pair')}, {rate.false:,} of them false."
+            f"Too early to say how many of {quantity(rate.pairs, 'negative')} are false: {so_far}, and anything from "
+            f"{100 * rate.low:.0f} to {rate.high:.0%} is possible."
         )
     return (
         f"Of {quantity(rate.pairs, 'negative')}, {rate.estimate:.1%} are false "
@@ -62,11 +69,11 @@ def primary(open_study: Study, facts: FileFacts, figures: Labelled, written_file
         jobs.start_button(open_study, request(draw_pairs), key="draw", label="Draw pairs to judge", primary=True)
         return
     if not checks.sees_rate(open_study, figures):
-        show(
-            _answer_line(
-                _button("Judge the next pair", url.JUDGE, "j"), "People who still judge blind do not see the rate."
-            )
-        )
+        if who.signed_in_person(open_study.labels_path) is None:
+            show(_answer_line(_button("Sign in", url.JUDGE, "j"), "to see the rate, or to judge"))
+        else:
+            about = "People who still judge blind do not see the rate."
+            show(_answer_line(_button("Judge the next pair", url.JUDGE, "j"), about))
         return
     if url.value("step") and written_file is None:
         with st.container(key="write-now", horizontal=True, vertical_alignment="center"):

@@ -28,7 +28,7 @@ def file_panel(open_study: Study, figures: Labelled, curve: RuleCurve, written_f
     if not who.may(open_study.labels_path, "export") or not checks.sees_rate(open_study, figures):
         return
     with st.container(key="file"):
-        show(tag("h2", "The file back", id="file"))
+        show(tag("h2", "The cleaned file", id="file"))
         left, right = st.columns(2)
         with left:
             how = url.select(

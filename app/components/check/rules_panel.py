@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from pathlib import Path
 
@@ -11,13 +12,15 @@ from blindspot.app import url
 from blindspot.app.markup import Html, div, link, show, tag, term
 from blindspot.backend.checking.rules import RuleCurve, RuleRow
 from blindspot.backend.core.study import Study
+from blindspot.backend.text.number_words import quantity
 
 RULE_STEP = {"step": "rule"}
 """The query parameters of the page after a rule was chosen."""
 WITHOUT_RULE = "none"
 HEADS = (
     ("kept", "Distinct negative pairs that the rule keeps"),
-    ("false", "Share of false negatives among the kept ones, with an interval that holds whenever you stop"),
+    ("false of kept", "Share of false negatives among the kept ones, with an interval that holds whenever you stop"),
+    ("false of dropped", "Share of false negatives among the dropped ones, with such an interval"),
     ("false dropped", "Share of the false negatives that go; an estimate"),
     ("true kept", "Share of the true negatives that stay; an estimate"),
     ("emptied", "Questions whose last negative goes"),
@@ -40,7 +43,7 @@ def best_name(curve: RuleCurve) -> str:
     return WITHOUT_RULE if curve.chosen is None else curve.rows[curve.chosen].rule.as_text()
 
 
-def rules_panel(open_study: Study, curve: RuleCurve, source: Path) -> None:
+def rules_panel(open_study: Study, curve: RuleCurve, source: Path, label_count: int) -> None:
     """Show the best row of each rule, all other rows on demand, why a row is chosen, and the argument to set."""
     if not curve.rows:
         show(div(tag("h2", "Rules"), tag("p", f"{curve.why[:1].upper()}{curve.why[1:]}."), cls="panel", id="rules"))
@@ -48,15 +51,17 @@ def rules_panel(open_study: Study, curve: RuleCurve, source: Path) -> None:
     best = None if curve.chosen is None else curve.rows[curve.chosen]
     row = chosen_row(curve)
     with st.container(key="rules"):
-        why = (
-            tag("p", tag("b", f"The best rule keeps a negative if {best.rule.condition}"), f": {curve.why}.")
-            if best
-            else tag("p", f"{curve.why[:1].upper()}{curve.why[1:]}.")
-        )
-        promise = ""
-        if best is not None and curve.promise is not None:
-            words = f"At most {curve.promise:.1%} of what it keeps are false: a bound for all rows together."
-            promise = tag("p", words, cls="convention")
+        why = tag("p", f"{curve.why[:1].upper()}{curve.why[1:]}.")
+        bounds = ""
+        if best is not None and curve.promise is not None and curve.drops_at_least is not None:
+            title = f"The best rule by {quantity(label_count, 'label')} keeps a negative if {best.rule.condition}"
+            why = tag("p", tag("b", title), f": {curve.why}.")
+            approximate = ", for the judge approximate" if best.rule.name == "judge" else ""
+            bounds = tag(
+                "p",
+                f"Those shares are estimates. Bounds for all rows together{approximate}: at least {curve.drops_at_least:.1%} of what "
+                f"it drops are false, and at most {curve.promise:.1%} of what it keeps.",
+            )
         every = tag(
             "details", tag("summary", f"All {len(curve.rows)} rows"), _table(curve.rows, best, row), cls="all-rules"
         )
@@ -64,8 +69,8 @@ def rules_panel(open_study: Study, curve: RuleCurve, source: Path) -> None:
             div(
                 tag("h2", "Which rule drops them", id="rules"),
                 why,
+                bounds,
                 _table(best_row_of_each_rule(curve), best, row),
-                promise,
                 every,
             )
         )
@@ -115,19 +120,22 @@ def _row(row: RuleRow, is_best: bool, is_chosen: bool) -> Html:
         "code", f"{row.rule.name}=", tag("wbr"), f"{row.rule.displayed_value:g}"
     )  # breaks there in a narrow window
     address = url.href(url.CHECK, {**RULE_STEP, "rule": WITHOUT_RULE if is_chosen else name}) + "#rules"
-    share = "–" if row.false_share != row.false_share else f"{100 * row.false_share:.1f}%"
     mark = tag("span", "★ ", title="separates best") if is_best else ""
     return tag(
         "tr",
         tag("th", mark, link(row.rule.condition, address), " ", argument, scope="row"),
         tag("td", f"{row.kept:,}"),
-        tag(
-            "td",
-            tag("span", share, tag("span", f"{100 * row.low:.1f}–{100 * row.high:.1f}", cls="interval"), cls="figure"),
-        ),
+        _share_cell(row.false_share, row.low, row.high),
+        _share_cell(row.dropped_false, row.dropped_low, row.dropped_high),
         tag("td", f"{row.false_dropped:.0%}"),
         tag("td", f"{row.true_kept:.0%}"),
         tag("td", f"{row.questions_emptied:,}"),
         cls="chosen" if is_chosen else None,
         aria_current="true" if is_chosen else None,
     )
+
+
+def _share_cell(share: float, low: float, high: float) -> Html:
+    words = "–" if math.isnan(share) else f"{share:.1%}"
+    between = tag("span", f"{100 * low:.1f}–{100 * high:.1f}", cls="interval")
+    return tag("td", tag("span", words, between, cls="figure"))
