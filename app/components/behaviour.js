@@ -284,12 +284,13 @@ function start() {
     session.started = false;
     delete document.documentElement.dataset.blindspot;
   };
+  keep(["blindspot-pixels", Math.ceil(window.devicePixelRatio || 1)]);   // for the next session, see `map/figure.py`
   session.started = true;
   document.documentElement.dataset.blindspot = "ready";     // before this, links are ordinary links and keys do nothing
 }
 
-// Store the name of the person in a cookie for the next visit (local app only). An empty value deletes the cookie.
-// Signed-in sessions have a separate cookie, which the server sets and scripts cannot read.
+// Store a cookie for the next visit: the name of the person (local app only), or what the screen is like. An empty value deletes
+// the cookie. Signed-in sessions have a separate cookie, which the server sets and scripts cannot read.
 function keep([name, value]) {
   const secure = location.protocol === "https:" ? "; Secure" : "";
   document.cookie = `${name}=${value}; path=/; SameSite=Strict; max-age=${value ? 30 * 86400 : 0}${secure}`;

@@ -19,7 +19,7 @@ from blindspot.app import study as opened_study
 from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.map import clusters, form, groups, selection
 from blindspot.app.components.map.data import MapPoints, first_hits, known_of, open_map, points, runs_over
-from blindspot.app.components.map.figure import Marks, PlaceName, held_figure, selectable
+from blindspot.app.components.map.figure import Marks, PlaceName, held_figure, plot_settings, selectable
 from blindspot.app.components.map.groups import NetChange
 from blindspot.app.components.map.link import Lines, map_link
 from blindspot.app.components.map.parts import address, parameters, quality_line, spread_table, warnings
@@ -517,7 +517,7 @@ def _plot(shown: Shown, points: MapPoints, marks: Marks) -> None:
         on_select=lambda: selection.store_selection(map),
         selection_mode=("points", "box", "lasso"),
         height="stretch",
-        config={"scrollZoom": True, "displaylogo": False, "modeBarButtonsToRemove": ["toImage"]},
+        config=plot_settings(),
         alt=(
             f"Map {map.name}: {quantity(len(map), 'point')}, coloured by {colour.title}. The clusters below list the "
             "same passages."

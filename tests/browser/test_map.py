@@ -111,6 +111,19 @@ def test_from_a_lasso_to_a_batch_and_a_slice(tab, maps_address, mapped):
     expect(tab.locator(".st-key-map-selection .list-head")).to_contain_text("40 questions and 61 passages")
 
 
+@pytest.mark.parametrize("screen", [1, 2])
+def test_the_canvas_has_the_pixels_of_the_screen_from_the_second_session_on(browser, maps_address, screen):
+    context = browser.new_context(viewport={"width": 1400, "height": 900}, device_scale_factor=screen)
+    tab = context.new_page()
+    found = []
+    for _ in range(2):
+        picture(tab, maps_address, "map=one")
+        canvas = tab.locator(".js-plotly-plot .gl-canvas").first
+        found.append(canvas.evaluate("each => Math.round(each.width / each.clientWidth)"))
+    context.close()
+    assert found == [2, screen]
+
+
 def test_a_selection_outlives_another_colour_and_can_be_cleared(tab, maps_address):
     lasso(tab, picture(tab, maps_address, "map=one"), right=0.5)
     head = tab.locator(".st-key-map-selection .list-head")

@@ -81,6 +81,7 @@ PASSAGE_SIZE = 4
 SMALL_QUESTION, SMALL = 6, 3  # a question and a passage of a map with many questions
 _LINE = 62
 LONGEST_NAME = 36  # characters of a name on the map
+PIXELS_COOKIE = "blindspot-pixels"
 
 
 class Marks(NamedTuple):
@@ -232,6 +233,20 @@ def _draw_order(
             for turn, name in itertools.product(range(turns), layer):
                 if len(rows := rows_of[name][turn::turns]):
                     yield name, question, rows
+
+
+def plot_settings() -> dict[str, Any]:
+    """Return the settings of Plotly for the map. Its canvas has as many pixels as the screen, which the browser said in an
+    earlier session (`behaviour.js`), or else Plotly's two in each direction: without a GPU, four times the pixels cost a third
+    of the time until the map shows.
+    """
+    fine = st.context.cookies.get(PIXELS_COOKIE) != "1"
+    return {
+        "scrollZoom": True,
+        "displaylogo": False,
+        "modeBarButtonsToRemove": ["toImage"],
+        "plotGlPixelRatio": 2 if fine else 1,
+    }
 
 
 def selectable(points: int) -> np.ndarray:
