@@ -147,9 +147,8 @@ def test_a_click_opens_the_passage_whose_point_it_is_and_back_closes_it(tab, map
     tab.mouse.click(*tab.evaluate(POINT, 5))
     expect(tab.locator(".map-point h2")).to_be_visible()
     assert parameters(tab)["point"].startswith(("p:", "q:"))
-    assert pointed.startswith(tab.locator(".map-point h2").inner_text()), (
-        "the passage under the pointer is the one that opens"
-    )
+    first = tab.locator(".map-point h2").inner_text()
+    assert pointed.startswith(first), "the passage under the pointer is the one that opens"
     nearest = tab.locator(".map-point .map-list").last
     expect(nearest.locator("li")).to_have_count(10)
     other = nearest.locator("a").first
@@ -157,6 +156,7 @@ def test_a_click_opens_the_passage_whose_point_it_is_and_back_closes_it(tab, map
     other.click()
     expect(tab.locator(".map-point h2")).to_have_text(name)
     tab.go_back()
+    expect(tab.locator(".map-point h2")).to_have_text(first)
     tab.go_back()
     expect(tab.locator(".map-point")).to_have_count(0)
 

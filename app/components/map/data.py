@@ -31,8 +31,11 @@ class MapPoints:
 
     @cached_property
     def hovers(self) -> list[str]:
-        """What shows on hovering over each point."""
-        return [hover_text(title, start) for title, start in zip(self.titles, self.starts, strict=True)]
+        """What shows on hovering over each point. Of a passage with a title it is the title alone: the texts of 10,000
+        passages are most of what a browser loads for a map.
+        """
+        points = zip(self.ids, self.titles, self.starts, strict=True)
+        return [hover_text(title, start if id.startswith(QUESTION) or not title else "") for id, title, start in points]
 
     @cached_property
     def number(self) -> dict[str, int]:

@@ -365,7 +365,7 @@ def hover_text(title: str, text_start: str) -> str:
     """Return what shows on hovering. Data is escaped, because Plotly interprets some tags in hover texts."""
     head = "<br>".join(escape(line, quote=False) for line in wrap(title, _LINE)[:2]) or "(no title)"
     start = shorten(text_start, _LINE, placeholder=" …")
-    return f"<b>{head}</b><br>{escape(start, quote=False)}"
+    return f"<b>{head}</b><br>{escape(start, quote=False)}" if start else f"<b>{head}</b>"
 
 
 def _lay_out(plot: Any, map: Map) -> None:
