@@ -297,7 +297,7 @@ def opacities(traces) -> dict[str, float]:
 def test_lines_lead_from_an_open_question_to_its_positives_and_first_hits(study, monkeypatch):
     seen, grouped = [], []
     monkeypatch.setattr(
-        "blindspot.app.components.map.link.map_link",
+        "blindspot.app.components.map.picture.map_link",
         lambda lines, groups: (seen.append(lines), grouped.append(groups)),
     )
     opened = open_map(study, "one")
