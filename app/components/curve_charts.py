@@ -20,9 +20,13 @@ JUDGED_PAIRS = (
 )
 
 
-def measured_chart(
-    title: str, points: Sequence[CurvePoint], shares: Sequence[Share], base: Share, base_name: str
-) -> Html:
+def measured_chart(points: Sequence[CurvePoint], shares: Sequence[Share], base: Share) -> Html:
+    """Draw the reranker's Success@1 after each measured number of judged pairs, with intervals.
+
+    Args:
+        shares: one for each point.
+        base: Success@1 of BM25, whose hits the reranker orders.
+    """
     low = max(0.0, min(base.value, *(share.low for share in shares)) - _MARGIN)
     high = min(1.0, max(base.value, *(share.high for share in shares)) + _MARGIN)
     most = max(point.labels for point in points) or 1
@@ -34,9 +38,7 @@ def measured_chart(
         return 100 * (high - value) / (high - low)
 
     places = [(horizontal_position(point), share) for point, share in zip(points, shares, strict=True)]
-    marks = [
-        span(cls="base", style=f"top:{vertical_position(base.value):.1f}%", title=f"{base_name}: {share_text(base)}")
-    ]
+    marks = [span(cls="base", style=f"top:{vertical_position(base.value):.1f}%", title=f"BM25: {share_text(base)}")]
     corners = [tuple(vertical_position(value) for value in (share.high, share.value, share.low)) for _, share in places]
     marks += _line_with_band([(x, *ys) for (x, _), ys in zip(places, corners, strict=True)])
     for (x, share), point in zip(places, points, strict=True):
@@ -60,10 +62,10 @@ def measured_chart(
     ]
     return div(
         div(
-            tag("b", title),
+            tag("b", "Reranker, Success@1"),
             " ",
             f"{share_text(shares[-1])}",
-            span(f" {base_name} {100 * base.value:.1f}", cls="soft"),
+            span(f" BM25 {100 * base.value:.1f}", cls="soft"),
             cls="curve-title",
         ),
         div(*marks, *ticks, cls="curve-plot"),

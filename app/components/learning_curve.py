@@ -193,7 +193,7 @@ def _curve(open_study: Study, points: Sequence[CurvePoint], scope: Scope, place:
         for name, words in WORDS.items()
     ]
     shares = [point.scopes[scope].reranker for point in shown]
-    chart = measured_chart("Reranker, Success@1", shown, shares, last.base_reranker, "BM25")
+    chart = measured_chart(shown, shares, last.base_reranker)
     if place != "training":
         head.append(link("all points", tabs.address("curve"), cls="quiet"))
     return [

@@ -87,7 +87,6 @@ class ClusterRow:
 
     Attributes:
         size: passages.
-        positives: how many of them are a positive of a question of the map.
         unlabelled: the share that is nobody's gold and that nobody judged, for the map's questions.
         questions: those with a positive in it
         hits: the share of them that each run finds within k, of the questions that the run can be measured on.
@@ -96,7 +95,6 @@ class ClusterRow:
     id: int
     name: str
     size: int
-    positives: int
     unlabelled: Estimate
     questions: int
     hits: dict[str, Estimate]
@@ -119,7 +117,6 @@ def cluster_rows(
                 id,
                 clusters.name(id),
                 len(members),
-                sum(place in point_facts.questions_by_passage for place in members),
                 proportion(bare),
                 len(questions),
                 hits,
