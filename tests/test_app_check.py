@@ -23,6 +23,7 @@ from blindspot.backend.checking.jobs import (
     write_cleaned,
 )
 from blindspot.backend.checking.pairs import negative_pairs
+from blindspot.backend.checking.rules import VAGUE
 from blindspot.backend.checking.sample import read_sample, unjudged_pairs
 from blindspot.backend.core import consent, jobs
 from blindspot.backend.core.consent import NeedsConsent
@@ -103,7 +104,9 @@ def shown(page):
 def test_before_any_label_the_page_shows_facts_and_the_first_pair(study):
     page = Page(study.folder, "check")
     assert "How many of 480 negatives are false? No pair is judged yet." in shown(page)
-    assert "Expected interval: ±" in shown(page) and "(simulated for rates of 5% and 40%)" in shown(page)
+    assert "rate's interval will be about " in html.unescape(
+        shown(page)
+    ) and "(simulated for rates of 5% and 40%)" in shown(page)
     assert 'data-key="j"' in page.html and "Judge the first pair" in shown(page) and "judge" in page.links()
     assert "rows 120" in shown(page) and "False negatives inside the batch" in shown(page)
     assert page.part(r"<nav.*?</nav>")[0].startswith("Check Home")
@@ -121,6 +124,35 @@ def test_a_few_labels_show_the_rate_and_its_trace(study):
     traced = json.loads(figure.proto.spec)["data"]
     assert {each["name"] for each in traced} == {"upper end", "lower end", "rate"}
     assert [len(each["x"]) if isinstance(each["x"], list) else 3 for each in traced] == [3, 3, 3]
+
+
+def test_while_it_is_too_early_no_rule_is_chosen(study):
+    """With so few labels a rule may look good by chance: the file is written without one unless a person picks it."""
+    judge(study, 30)
+    rate, curve = open_check(study).rate(), open_check(study).rules()
+    assert rate.half_width > VAGUE and curve.rows and curve.chosen is None and "too early" in curve.why
+    page = Page(study.folder, "check", "Ann")
+    assert "Too early to say" in shown(page) and "★" not in shown(page) and "The best rule" not in shown(page)
+    (option,) = [each for each in page.app.selectbox if each.label == "Keep a negative only if"]
+    assert option.value == "none" and "although nobody judged" not in shown(page)
+    text = curve.rows[0].rule.as_text()
+    assert f"--rule {text}" in " ".join(code.value for code in Page(study.folder, "check", "Ann", rule=text).app.code)
+
+
+def test_the_rule_of_the_written_file_stays_chosen_and_its_card_names_it(study):
+    judge(study, 150)
+    curve = open_check(study).rules()
+    other = next(row.rule for place, row in enumerate(curve.rows) if place != curve.chosen and row.dropped)
+    for rule, words in (
+        (other.as_text(), f"a negative is kept only if {other.condition}"),
+        (None, "No rule was applied."),
+    ):
+        write_cleaned(study, rule=rule)
+        page = Page(study.folder, "check", "Ann", step="rule")
+        (option,) = [each for each in page.app.selectbox if each.label == "Keep a negative only if"]
+        assert option.value == (rule or "none")
+        card = list(cleaned_paths(study, cleaned_file(study)))[2].read_text()
+        assert words in card and "By the labels another rule is best." in card
 
 
 def test_who_judges_blind_sees_no_rate_and_no_rules(study):
@@ -147,9 +179,8 @@ def test_the_primary_action_leads_from_the_rule_to_the_file(study):
     [row] = page.part(r'<tr class="chosen".*?</tr>')[:1]
     assert chosen.rule.as_text() in row.replace("= ", "=") and html.unescape(chosen.rule.condition) in row
     assert f"The best rule by 150 labels keeps a negative if {chosen.rule.condition}" in html.unescape(shown(page))
-    assert f"at least {curve.drops_at_least:.1%} of what it drops are false, and at most {curve.promise:.1%}" in shown(
-        page
-    )
+    bounds = f"of what it drops, at least {curve.drops_at_least:.1%} are false, and of what it keeps, at most {curve.promise:.1%}."
+    assert bounds in shown(page)
     [option] = [each for each in page.app.selectbox if each.label == "Keep a negative only if"]
     assert chosen.rule.condition in option.options and "judge=" not in "".join(option.options)
     assert chosen.rule.argument in [code.value for code in page.app.code]

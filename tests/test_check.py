@@ -253,8 +253,8 @@ def test_the_forecast_of_the_interval_holds_what_comes(scored):
         assert 0.9 * first.low <= came <= 1.1 * first.high
         said = forecast_words(rate, [first, second])
         assert (
-            f"is {100 * rate.half_width:.1f} points each way" in said
-            and f"100 to {100 * second.half_width:.1f}" in said
+            f"is {100 * (rate.high - rate.low):.1f} points wide" in said
+            and f"100 to {200 * second.half_width:.1f}" in said
         )
 
 
@@ -268,7 +268,7 @@ def test_the_outlook_before_the_first_label_spans_what_comes_at_a_rate_between(s
     for count, least, most in widths:
         came = (high[count - 1] - low[count - 1]) / 2
         assert 0.8 * least <= came <= 1.2 * most
-    assert f"±{100 * widths[0][1]:.0f} to ±{100 * widths[0][2]:.0f} points after 50" in planned_words(widths)
+    assert f"about {200 * widths[0][1]:.0f} to {200 * widths[0][2]:.0f} points wide after 50, " in planned_words(widths)
 
 
 def test_nothing_is_forecast_from_few_labels_or_where_all_are_judged(scored):
@@ -319,7 +319,7 @@ def test_more_pairs_continue_the_sample(scored):
 @pytest.mark.parametrize(
     ("argument", "condition"),
     [
-        ("judge=0.037", "the judge gives it at most 0.037"),
+        ("judge=0.037", "a model of the labels finds it false with at most 3.7%"),
         ("max_score=0.7", "its score is at most 0.7"),
         ("relative_margin=0.08", "its score is at least 8% below the positive's"),
         ("relative_margin=-3.1", "its score is at most 310% above the positive's"),

@@ -116,15 +116,13 @@ def _show_rules(checked: Check) -> None:
     print("\nRules: of the negatives that each keeps, and of those that it drops, so many are false")
     keeps = max(len(row.rule.condition) for row in curve.rows) + 2
     print(
-        f"  {'keeps a negative if':<{keeps}}{'--rule':<24}{'kept':>11}{'false':>8}{'interval':>14}{'of dropped':>14}{'false dropped':>15}"
-        f"{'true kept':>11}{'emptied':>9}"
+        f"  {'keeps a negative if':<{keeps}}{'--rule':<24}{'kept':>11}{'false':>8}{'interval':>14}{'of dropped':>14}{'emptied':>9}"
     )
     for place, row in enumerate(curve.rows):
         mark = "*" if place == curve.chosen else " "
         print(
             f"{mark} {row.rule.condition:<{keeps}}{row.rule.as_text():<24}{row.kept:>11,}{row.false_share:>8.1%}"
-            f"{f'{row.low:.1%}-{row.high:.1%}':>14}{f'{row.dropped_low:.1%}-{row.dropped_high:.1%}':>14}{row.false_dropped:>15.0%}{row.true_kept:>11.0%}"
-            f"{row.questions_emptied:>9,}"
+            f"{f'{row.low:.1%}-{row.high:.1%}':>14}{f'{row.dropped_low:.1%}-{row.dropped_high:.1%}':>14}{row.questions_emptied:>9,}"
         )
     print(f"* {rule_words(curve)}" if curve.chosen is not None else "  No rule is chosen.")
     print(f"  Why: {curve.why}.")

@@ -66,7 +66,7 @@ def _checked_page(open_study: Study, check: Check, labels: Labelled) -> None:
 
 def _rule_and_file(open_study: Study, check: Check, labels: Labelled, written_file: CleanedFile | None) -> None:
     curve = checks.rules(open_study)
-    rules_panel(open_study, curve, check.file.path, labels.judged)
+    rules_panel(open_study, curve, check.file.path, labels.judged, written_file)
     file_panel(open_study, labels, curve, written_file)
 
 

@@ -146,8 +146,9 @@ class Check:
         """Write the file without its false negatives, the list of changes and the card. Returns the number of rows and
         the paths.
         """
-        found = self.changes(relabel, rule)
-        about = cleaning_card(self.file.path.name, self.file.name, self.facts, self.rate(), self.rules(), found)
+        chosen = parse_rule(rule) if isinstance(rule, str) else rule
+        found = self.changes(relabel, chosen)
+        about = cleaning_card(self.file.path.name, self.file.name, self.facts, self.rate(), self.rules(), found, chosen)
         return write_changed(self.file, self.checked_study, found, Path(out), about)
 
     def cleaned(self, relabel: bool = True, rule: MiningRule | str | None = None) -> Any:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,8 @@ MARGINS = {"relative_margin": (0.0, 0.05, 0.1), "absolute_margin": (0.05, 0.1)} 
 RANKS = (1, 2, 3, 5, 10, 20)
 UPPER = ("max_score", "judge")
 """Rules with an upper limit; their statistics are negated."""
+VAGUE = 0.15
+"""If the half-width of the rate's interval is above this value, no rate is stated and no rule chosen."""
 FEWEST = 5
 """Minimum numbers of false and of true negatives among the labels for a comparison of rules."""
 RESAMPLES = 400
@@ -62,7 +65,7 @@ class MiningRule:
         """What a negative must fulfil that the rule keeps, in words."""
         distance, side = abs(self.displayed_value), "below" if self.displayed_value > 0 else "above"
         if self.name == "judge":
-            return f"the judge gives it at most {self.displayed_value:g}"
+            return f"a model of the labels finds it false with at most {100 * self.displayed_value:g}%"
         if self.name == "max_score":
             return f"its score is at most {self.displayed_value:g}"
         if self.name == "range_min":
@@ -350,21 +353,45 @@ class _Comparison:
         places = (np.cumsum(used) - 1)[self.draws.cells[judged]]
         return interval(self.draws.false[judged], self.draws.unsettled[judged], places, cells, level)
 
+    @cached_property
+    def resampled(self) -> list[np.ndarray]:
+        """How often each judged draw is in each resample of the questions that has false and true negatives, (n,) each."""
+        _, owner = np.unique(self.draws.pairs.question[self.draws.pair_rows], return_inverse=True)
+        rng, count, false = np.random.default_rng(0), owner.max() + 1, self.draws.false
+        found = [np.bincount(rng.integers(count, size=count), minlength=count)[owner] for _ in range(RESAMPLES)]
+        return [times for times in found if (times * false).any() and (times * ~false).any()]
+
     def quality(self, name: str) -> RuleQuality:
         """Return the weighted AUC of a rule's statistic, with a bootstrap interval over questions."""
         own, weights, false = self.own[name], _weights(self.draws), self.draws.false
-        _, owner = np.unique(self.draws.pairs.question[self.draws.pair_rows], return_inverse=True)
-        rng = np.random.default_rng(0)
-        found = []
-        for _ in range(RESAMPLES):
-            times = np.bincount(rng.integers(owner.max() + 1, size=owner.max() + 1), minlength=owner.max() + 1)[owner]
-            if (times * false).any() and (times * ~false).any():
-                found.append(_auc(own, false, weights * times))
-        low, high = np.quantile(found, [0.025, 0.975])
-        return RuleQuality(name, _auc(own, false, weights), float(low), float(high))
+        low, high = _middle_95([_auc(own, false, weights * times) for times in self.resampled])
+        return RuleQuality(name, _auc(own, false, weights), low, high)
+
+    def words_of_shares(self, row: RuleRow) -> str:
+        """Say which shares of the false and of the true negatives a row drops and keeps, with bootstrap intervals over
+        questions.
+        """
+        kept, false = self.own[row.rule.name] >= row.rule.value, self.draws.false
+        weights = [_weights(self.draws) * times for times in self.resampled]
+        dropped_ends = _middle_95([each[false & ~kept].sum() / each[false].sum() for each in weights])
+        kept_ends = _middle_95([each[~false & kept].sum() / each[~false].sum() for each in weights])
+        dropped, stays = (
+            f"{share:.0%} ({100 * low:.0f} to {100 * high:.0f})"
+            for share, (low, high) in ((row.false_dropped, dropped_ends), (row.true_kept, kept_ends))
+        )
+        return f"drops {dropped} of the false negatives, keeps {stays} of the true ones"
 
     def choose(self, rows: list[RuleRow], qualities: list[RuleQuality]) -> RuleCurve:
-        """Choose the row with the largest gain among the rules whose AUC is above chance."""
+        """Choose the row with the largest gain among the rules whose AUC is above chance, unless the rate is too vague."""
+        _, low, high = interval(
+            self.draws.false, self.draws.unsettled, self.draws.cells, self.draws.plan.cells, self.level
+        )
+        if high - low > 2 * VAGUE:
+            why = (
+                f"too early to choose a rule: the rate is only known within {100 * (high - low):.0f} points; judge until it is known "
+                f"within {200 * VAGUE:.0f}"
+            )
+            return RuleCurve(rows, qualities, None, why, None)
         separating = {each.name for each in qualities if each.low > 0.5}
         places = [place for place, row in enumerate(rows) if row.rule.name in separating and row.kept and row.dropped]
         others = [each for each in qualities if each.name not in separating]
@@ -389,12 +416,17 @@ class _Comparison:
         promise = self.interval(row.rule, together)[2]
         drops_at_least = self.interval(row.rule, together, of_dropped=True)[1]
         why = (
-            f"it drops {row.false_dropped:.0%} of the false negatives, keeps {row.true_kept:.0%} of the true ones and leaves "
-            f"{row.questions_emptied / row.questions:.1%} of the questions without a negative, the best sum of all rows"
+            f"it {self.words_of_shares(row)} and leaves {row.questions_emptied / row.questions:.1%} of the questions without a "
+            "negative, the best sum of all rows"
         )
         if others:
             why += "; " + _unusable_rules_sentence(others)
         return RuleCurve(rows, qualities, best, why, promise, drops_at_least, to_paste)
+
+
+def _middle_95(values: Sequence[float]) -> tuple[float, float]:
+    low, high = np.quantile(values, [0.025, 0.975]).tolist()
+    return low, high
 
 
 def _auc(values: np.ndarray, false: np.ndarray, weights: np.ndarray) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from blindspot.backend.checking.cleaned_file import Changes
 from blindspot.backend.checking.facts import BatchSize, FileFacts, FileFinding
 from blindspot.backend.checking.golden_sets import LogFacts, LogPrecision
-from blindspot.backend.checking.rules import RuleCurve
+from blindspot.backend.checking.rules import MiningRule, RuleCurve
 from blindspot.backend.checking.sample import ASSUMED, RateEstimate, WidthForecast
 from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.text.number_words import noun_form, quantity
@@ -65,21 +65,21 @@ def forecast_words(rate: RateEstimate, forecasts: Sequence[WidthForecast]) -> st
     if rate.half_width is None or not forecasts:
         return ""
     first, *others = forecasts
-    more = "".join(f"; {each.labels} to {100 * each.half_width:.1f}" for each in others)
+    more = "".join(f"; {each.labels} to {200 * each.half_width:.1f}" for each in others)
     return (
-        f"What more labels change: the interval is {100 * rate.half_width:.1f} points each way. The next {first.labels} labels are "
-        f"expected to bring it to {100 * first.half_width:.1f} (in 90% of simulated samples {100 * first.low:.1f} to "
-        f"{100 * first.high:.1f}){more}."
+        f"What more labels change: the interval is {200 * rate.half_width:.1f} points wide. The next {first.labels} labels are "
+        f"expected to bring it to {200 * first.half_width:.1f} (in 90% of simulated samples {200 * first.low:.1f} to "
+        f"{200 * first.high:.1f}){more}."
     )
 
 
 def planned_words(widths: Sequence[tuple[int, float, float]]) -> str:
-    """Return how long the interval will be after the first labels, in a sentence; "" where nothing can be said."""
+    """Return how wide the interval will be after the first labels, in a sentence; "" where nothing can be said."""
     if not widths:
         return ""
     least, most = ASSUMED
-    after = "; ".join(f"±{100 * low:.0f} to ±{100 * high:.0f} points after {labels}" for labels, low, high in widths)
-    return f"Expected interval: {after} labels (simulated for rates of {least:.0%} and {most:.0%})."
+    after = ", ".join(f"{200 * low:.0f} to {200 * high:.0f} points wide after {labels}" for labels, low, high in widths)
+    return f"The rate's interval will be about {after} labels (simulated for rates of {least:.0%} and {most:.0%})."
 
 
 def rule_words(curve: RuleCurve) -> str:
@@ -125,16 +125,25 @@ def change_lines(changes: Changes) -> Sequence[str]:
 
 
 def cleaning_card(
-    name: str, form: str, facts: FileFacts, rate: RateEstimate | None, curve: RuleCurve, changes: Changes
+    name: str,
+    form: str,
+    facts: FileFacts,
+    rate: RateEstimate | None,
+    curve: RuleCurve,
+    changes: Changes,
+    rule: MiningRule | None,
 ) -> str:
-    """Return the card as Markdown."""
-    rule = [] if curve.chosen is None else [rule_words(curve), "", f"Why: {curve.why}.", "", paste_words(curve)]
+    """Return the card as Markdown. rule: the one that was applied."""
+    applied = "No rule was applied." if rule is None else f"Applied: a negative is kept only if {rule.condition}."
+    best = [] if curve.chosen is None else [rule_words(curve), "", f"Why: {curve.why}.", "", paste_words(curve)]
+    if curve.chosen is not None and curve.rows[curve.chosen].rule != rule:
+        best = ["By the labels another rule is best. " + best[0], *best[1:]]
     sections = {
         "The file": [f"- {form}", *(f"- {line}" for line in size_lines(facts))],
         "Seen at once": [f"- {finding_words(finding)}" for finding in facts.findings] or ["- nothing"],
         "Inside the batch": [f"- {batch_words(each)}" for each in facts.batches or ()],
         "False negatives": [rate_words(rate)] if rate is not None else ["Nobody judged any pair."],
-        "Rule": rule,
+        "Rule": [applied, *([""] if best else []), *best],
         "Changed": [f"- {line}" for line in change_lines(changes)],
         "Not checked": [f"- {line}" for line in NOT_CHECKED],
     }

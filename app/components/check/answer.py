@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from blindspot.analysis.rate_sequence import EXPECTED, EXPECTED_WEIGHT
 from blindspot.app import checks, url, who
 from blindspot.app.checks import Labelled
 from blindspot.app.components import jobs
@@ -12,6 +13,7 @@ from blindspot.app.components.check.rules_panel import RULE_STEP, WITHOUT_RULE
 from blindspot.app.markup import Html, div, join, link, show, tag
 from blindspot.backend.checking.facts import FileFacts
 from blindspot.backend.checking.jobs import CleanedFile, draw_pairs
+from blindspot.backend.checking.rules import VAGUE
 from blindspot.backend.checking.sample import FEWEST_JUDGED, MOST_DRAWS, RateEstimate
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.result_table import stated_interval
@@ -19,8 +21,6 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import noun_form, quantity
 
 MORE = 200
-VAGUE = 0.15
-"""If the half-width of the interval is above this value, no rate is stated."""
 
 
 def answer(facts: FileFacts, figures: Labelled, sees_labels: bool, outlook: str = "") -> Html:
@@ -77,7 +77,7 @@ def primary(open_study: Study, facts: FileFacts, figures: Labelled, written_file
         return
     if url.value("step") and written_file is None:
         with st.container(key="write-now", horizontal=True, vertical_alignment="center"):
-            write_button(open_study, checks.rules(open_study), "Write the cleaned file", primary=True)
+            write_button(open_study, checks.rules(open_study), None, "Write the cleaned file", primary=True)
             if not figures.all_judged:
                 show(div("or ", link("judge on", url.JUDGE, data_key="j"), cls="soft"))
     else:
@@ -115,7 +115,9 @@ def _answer_line(button: object, second_button: object) -> Html:
 
 
 def trace_panel(figures: Labelled) -> None:
-    """Show the rate after each pair, in the order in which they were drawn, with its interval."""
+    """Show the rate after each pair, in the order in which they were drawn, with its interval, from where this fits the
+    plot.
+    """
     from plotly.graph_objects import Figure, Scatter
 
     from blindspot.app.components.plots import plot
@@ -140,6 +142,8 @@ def trace_panel(figures: Labelled) -> None:
         )
     )
     line = {"color": blue, "width": 2}
+    top = min(100, max(high[-1] * 2, 10))
+    first = next((number for number, end in zip(count, high, strict=True) if end <= top), 1) if top < 100 else 0
     mode = "lines+markers" if len(count) < 10 else "lines"
     figure.add_trace(
         Scatter(x=count, y=(100 * figures.estimates).tolist(), line=line, mode=mode, name="rate", hovertemplate=about)
@@ -148,13 +152,25 @@ def trace_panel(figures: Labelled) -> None:
         height=260,
         showlegend=False,
         margin={"l": 45, "r": 10, "t": 10, "b": 40},
-        xaxis={"title": {"text": "judged pairs"}, "range": [0, max(len(count), 10)], "fixedrange": True},
+        xaxis={"title": {"text": "judged pairs"}, "range": [first, max(len(count), 10)], "fixedrange": True},
         yaxis={
             "title": {"text": "false negatives, %"},
-            "range": [0, min(100, max(high[-1] * 2, 10))],
+            "range": [0, top],
             "fixedrange": True,
         },
     )
     with st.container(key="trace"):
         show(tag("h2", "The rate after each drawn pair"))
         plot(figure, "rate-after-each-label")
+        show(tag("p", _about_the_rate(figures), cls="convention"))
+
+
+def _about_the_rate(figures: Labelled) -> str:
+    """Say why the rate is not the share of the judged pairs that are false."""
+    rate = figures.rate
+    assert rate is not None
+    return (
+        f"{rate.false:,} of {quantity(rate.judged, 'judged pair')} {noun_form(rate.false, 'is', 'are')} false. The rate is not that "
+        f"share: suspicious pairs are drawn up to twice as often and weigh less, and the estimate begins at {EXPECTED:.0%}, which "
+        f"weighs as much as {EXPECTED_WEIGHT:.0f} labels."
+    )

@@ -52,7 +52,7 @@ def batch_panel(facts: FileFacts) -> Html:
         "tr",
         tag("th", "batch", scope="col", cls="left"),
         tag("th", "rows with one", scope="col"),
-        tag("th", "in an epoch", scope="col"),
+        tag("th", "pairs in an epoch", scope="col"),
     )
     rows = [
         tag(

@@ -10,7 +10,7 @@ import streamlit as st
 from blindspot.app import checks, url, who
 from blindspot.app.checks import Labelled
 from blindspot.app.components import jobs
-from blindspot.app.components.check.rules_panel import best_name, chosen_row, rule_names
+from blindspot.app.components.check.rules_panel import chosen_row, rule_names, usual_name
 from blindspot.app.markup import Html, div, escape_markdown, show, tag
 from blindspot.backend.checking.jobs import CleanedFile, cleaned_paths, write_cleaned
 from blindspot.backend.checking.rules import RuleCurve, parse_rule
@@ -34,36 +34,42 @@ def file_panel(open_study: Study, figures: Labelled, curve: RuleCurve, written_f
             how = url.select(
                 "Judged false negatives", "false", list(RELABEL), "relabel", format_func=RELABEL.__getitem__
             )
-        names, row = rule_names(curve), chosen_row(curve)
+        names, row = rule_names(curve), chosen_row(curve, written_file)
         conditions = {each.rule.as_text(): each.rule.condition for each in curve.rows}
         with right:
             url.select(
                 "Keep a negative only if",
                 "rule",
                 names,
-                best_name(curve),
+                usual_name(curve, written_file),
                 disabled=len(names) == 1,
                 format_func=lambda name: conditions.get(name, "(no rule)"),
             )
         if written_file is not None:
-            write_button(open_study, curve, "Write it again")
+            write_button(open_study, curve, written_file, "Write it again")
         elif not url.value("step"):
-            write_button(open_study, curve, "Write the cleaned file")
-        show(tag("p", _file_sentence(how, row is not None), cls="convention"))
+            write_button(open_study, curve, None, "Write the cleaned file")
+        show(tag("p", _file_sentence(how, 0 if row is None else row.dropped), cls="convention"))
         if written_file is not None:
             _written_file(open_study, figures, written_file)
 
 
-def write_button(open_study: Study, curve: RuleCurve, label: str, primary: bool = False) -> None:
+def write_button(
+    open_study: Study, curve: RuleCurve, written_file: CleanedFile | None, label: str, primary: bool = False
+) -> None:
     """Show the button that writes the file with the choices in the page's address."""
-    row, how = chosen_row(curve), url.one_of("false", list(RELABEL), "relabel")
+    row, how = chosen_row(curve, written_file), url.one_of("false", list(RELABEL), "relabel")
     asked = request(write_cleaned, how == "relabel", None if row is None else row.rule.as_text())
     jobs.start_button(open_study, asked, key="write", label=label, primary=primary)
 
 
-def _file_sentence(false_negatives_fate: str, has_rule: bool) -> str:
+def _file_sentence(false_negatives_fate: str, dropped_by_rule: int) -> str:
     judged = "become positives of their questions" if false_negatives_fate == "relabel" else "go"
-    more = " What the rule drops goes too, although nobody judged it." if has_rule else ""
+    more = (
+        f" The {quantity(dropped_by_rule, 'negative')} that the rule drops go too, although nobody judged most of them."
+        if dropped_by_rule
+        else ""
+    )
     return (
         f"The cleaned file has the same format, columns and order. Negatives that were judged false {judged}; those that the file itself calls "
         f"positive go.{more}"

@@ -9,7 +9,8 @@ from pathlib import Path
 import streamlit as st
 
 from blindspot.app import url
-from blindspot.app.markup import Html, div, link, show, tag, term
+from blindspot.app.markup import Html, div, link, show, span, tag, term
+from blindspot.backend.checking.jobs import CleanedFile
 from blindspot.backend.checking.rules import RuleCurve, RuleRow
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import quantity
@@ -21,15 +22,13 @@ HEADS = (
     ("kept", "Distinct negative pairs that the rule keeps"),
     ("false of kept", "Share of false negatives among the kept ones, with an interval that holds whenever you stop"),
     ("false of dropped", "Share of false negatives among the dropped ones, with such an interval"),
-    ("false dropped", "Share of the false negatives that go; an estimate"),
-    ("true kept", "Share of the true negatives that stay; an estimate"),
     ("emptied", "Questions whose last negative goes"),
 )
 
 
-def chosen_row(curve: RuleCurve) -> RuleRow | None:
-    """Return the row that the address names, or else the row that separates best; None if no row is chosen."""
-    asked = url.one_of("rule", rule_names(curve), best_name(curve))
+def chosen_row(curve: RuleCurve, written: CleanedFile | None) -> RuleRow | None:
+    """Return the row that the address names, or else the usual one; None if no row is chosen."""
+    asked = url.one_of("rule", rule_names(curve), usual_name(curve, written))
     return next((row for row in curve.rows if row.rule.as_text() == asked), None)
 
 
@@ -38,29 +37,37 @@ def rule_names(curve: RuleCurve) -> list[str]:
     return [WITHOUT_RULE, *(row.rule.as_text() for row in curve.rows)]
 
 
-def best_name(curve: RuleCurve) -> str:
-    """Return the row that separates best, as in max_score=0.7, or a sentence that there is none."""
+def usual_name(curve: RuleCurve, written: CleanedFile | None) -> str:
+    """Return the rule of the written file, or else the row that separates best, as in max_score=0.7; WITHOUT_RULE for
+    none.
+    """
+    if written is not None and (written.rule or WITHOUT_RULE) in rule_names(curve):
+        return written.rule or WITHOUT_RULE
     return WITHOUT_RULE if curve.chosen is None else curve.rows[curve.chosen].rule.as_text()
 
 
-def rules_panel(open_study: Study, curve: RuleCurve, source: Path, label_count: int) -> None:
-    """Show the best row of each rule, all other rows on demand, why a row is chosen, and the argument to set."""
+def rules_panel(
+    open_study: Study, curve: RuleCurve, source: Path, label_count: int, written: CleanedFile | None
+) -> None:
+    """Show the best row of each rule, all other rows on demand, why a row is chosen, and the argument to set. Where no
+    row can be chosen, all rows are on demand.
+    """
     if not curve.rows:
         show(div(tag("h2", "Rules"), tag("p", f"{curve.why[:1].upper()}{curve.why[1:]}."), cls="panel", id="rules"))
         return
     best = None if curve.chosen is None else curve.rows[curve.chosen]
-    row = chosen_row(curve)
+    row = chosen_row(curve, written)
     with st.container(key="rules"):
         why = tag("p", f"{curve.why[:1].upper()}{curve.why[1:]}.")
         bounds = ""
         if best is not None and curve.promise is not None and curve.drops_at_least is not None:
             title = f"The best rule by {quantity(label_count, 'label')} keeps a negative if {best.rule.condition}"
             why = tag("p", tag("b", title), f": {curve.why}.")
-            approximate = ", for the judge approximate" if best.rule.name == "judge" else ""
+            approximate = ", approximate for a model of the labels" if best.rule.name == "judge" else ""
             bounds = tag(
                 "p",
-                f"Those shares are estimates. Bounds for all rows together{approximate}: at least {curve.drops_at_least:.1%} of what "
-                f"it drops are false, and at most {curve.promise:.1%} of what it keeps.",
+                f"These labels chose the row too. Bounds that hold for all rows together{approximate}: of what it drops, at least "
+                f"{curve.drops_at_least:.1%} are false, and of what it keeps, at most {curve.promise:.1%}.",
             )
         every = tag(
             "details", tag("summary", f"All {len(curve.rows)} rows"), _table(curve.rows, best, row), cls="all-rules"
@@ -70,7 +77,7 @@ def rules_panel(open_study: Study, curve: RuleCurve, source: Path, label_count: 
                 tag("h2", "Which rule drops them", id="rules"),
                 why,
                 bounds,
-                _table(best_row_of_each_rule(curve), best, row),
+                _table(best_row_of_each_rule(curve), best, row) if best else "",
                 every,
             )
         )
@@ -78,17 +85,19 @@ def rules_panel(open_study: Study, curve: RuleCurve, source: Path, label_count: 
 
 
 def _pastes(open_study: Study, curve: RuleCurve, row: RuleRow | None, source: Path) -> None:
-    """Show how to apply the chosen row in mining. For the judge's rule, show the best argument that mining accepts."""
+    """Show how to apply the chosen row in a terminal and in mining; for the judge's rule, the best one that mining accepts."""
     if row is None:
         return
-    if row.rule.argument is None:
-        show(tag("p", "To apply it in a terminal:"))
-        out = shlex.quote(f"clean-{source.name}")
-        places = f"{shlex.quote(str(source))} --study {shlex.quote(str(open_study.folder))} --out {out}"
-        st.code(f"blindspot check {places} --rule {row.rule.as_text()}", language=None, wrap_lines=True)
-        row = None if curve.to_paste is None else curve.rows[curve.to_paste]
-    if row is not None and row.rule.argument is not None:
-        show(tag("p", f"To mine again so that a negative is kept if {row.rule.condition}, paste:"))
+    show(tag("p", "To apply it in a terminal:"))
+    out = shlex.quote(f"clean-{source.name}")
+    places = f"{shlex.quote(str(source))} --study {shlex.quote(str(open_study.folder))} --out {out}"
+    st.code(f"blindspot check {places} --rule {row.rule.as_text()}", language=None, wrap_lines=True)
+    words = "To mine again with it, paste:"
+    if row.rule.argument is None and curve.to_paste is not None:
+        row = curve.rows[curve.to_paste]
+        words = f"Mining knows no such model. Its best rule keeps a negative if {row.rule.condition}:"
+    if row.rule.argument is not None:
+        show(tag("p", words))
         st.code(row.rule.argument, language="python", wrap_lines=True)
 
 
@@ -127,9 +136,7 @@ def _row(row: RuleRow, is_best: bool, is_chosen: bool) -> Html:
         tag("td", f"{row.kept:,}"),
         _share_cell(row.false_share, row.low, row.high),
         _share_cell(row.dropped_false, row.dropped_low, row.dropped_high),
-        tag("td", f"{row.false_dropped:.0%}"),
-        tag("td", f"{row.true_kept:.0%}"),
-        tag("td", f"{row.questions_emptied:,}"),
+        tag("td", f"{row.questions_emptied:,}", span(f" of {row.questions:,}", cls="soft")),
         cls="chosen" if is_chosen else None,
         aria_current="true" if is_chosen else None,
     )
