@@ -6,12 +6,15 @@ import csv
 import io
 import json
 import time
+from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
+from blindspot.analysis.accuracy import proportion
+from blindspot.analysis.significance import independent_difference
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.evaluation.cause_rules import ORDER, RULES, run_causes
 from blindspot.backend.evaluation.causes import CAUSES, Cause
@@ -180,8 +183,6 @@ def test_some_rows_give_the_same_as_all(compared, causes):
 
 
 def test_without_evidence_no_label_and_no_score_counts(compared):
-    from dataclasses import replace
-
     blind = run_causes(replace(compared, with_evidence=False), "a", K)
     assert not blind.is_measured(Cause.FALSE_NEGATIVE_ABOVE).any()
     assert not blind.is_measured(Cause.DOUBTFUL_GOLD).any()
@@ -215,6 +216,36 @@ def test_counts_shares_and_differences(compared, causes):
     none = dense.cause_line("none")
     assert none.count == sum(not expected for _, _, expected in PLANTED.values())
     assert dense.cause_line(Cause.NEAR_NAMESAKE).examples == ("namesake", "two"), "the clearest example comes first"
+
+
+def test_a_cause_is_named_only_where_it_is_rarer_among_the_found(compared):
+    """By hand: 40 of 50 misses and 10 of 50 found questions have the one cause, 45 of 50 each the other."""
+    table = miss_table(compared, K, np.arange(len(compared)))
+    assert all("No cause is reliably more common" in each for each in table.sentences), "few questions prove nothing"
+
+    def line(name, missed, found):
+        shares = [proportion(np.arange(50) < count) for count in (missed, found)]
+        strict = independent_difference(*(proportion(np.arange(50) < count, None, 0.995) for count in (missed, found)))
+        known = table.runs[0].cause_line(name)
+        return replace(
+            known,
+            share=shares[0],
+            found=shares[1],
+            difference=independent_difference(*shares),
+            stands_out=strict.low > 0,
+        )
+
+    run = replace(
+        table.runs[0],
+        run="dense",
+        misses=50,
+        lines=[line(Cause.OTHER_WORDS, 45, 45), line(Cause.LATE_FACT, 40, 10), line("none", 50, 0)],
+    )
+    assert run.clearest.name == Cause.LATE_FACT
+    low, high = confint_proportions_2indep(40, 50, 10, 50, method="newcomb")
+    ends = f"(95%: +{100 * low:.1f} to +{100 * high:.1f})"
+    assert run.sentence.endswith(f"80.0% of its misses and 20.0% of what it finds, +60.0 points {ends}.")
+    assert "No cause" in replace(run, lines=run.lines[:1]).sentence and replace(run, misses=0).sentence == ""
 
 
 def test_the_paired_difference(compared):

@@ -52,7 +52,17 @@ def causes_panel(comparison: Comparison, selection: Selection, subset: np.ndarra
         )
         return
     note = join(tag("p", "Click a count to list its questions.", cls="convention"), methods_note(table.method))
-    show(div(head, scrolling(_table(table, selection), "the interval includes 0"), note, cls="panel", id="causes"))
+    answers = [tag("p", each) for each in table.sentences]
+    show(
+        div(
+            head,
+            *answers,
+            scrolling(_table(table, selection), "the interval includes 0"),
+            note,
+            cls="panel",
+            id="causes",
+        )
+    )
     plot(cause_plot(table), f"causes-{selection.a}-{selection.b}")
     if not selection.text:  # a slice cannot express the search
         report = MissReport(table, comparison.run_a.kind, selection.slice, [])

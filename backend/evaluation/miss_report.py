@@ -91,7 +91,7 @@ class MissReport(Results):
         return cause_tables(self.table, self.slice)
 
     def remarks(self) -> list[str]:
-        return [*self.notes, self.table.method]
+        return [*self.notes, *self.table.sentences, self.table.method]
 
 
 def cause_tables(table: MissTable, slice: str = "") -> list[ResultTable]:

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from blindspot.analysis.accuracy import Estimate, proportion
+from blindspot.analysis.intervals import LEVEL
 from blindspot.analysis.significance import Difference, compare, holm_adjusted, independent_difference
+from blindspot.backend.core.result_table import signed_number, stated_interval
 from blindspot.backend.core.settings import Unit
 from blindspot.backend.evaluation.cause_rules import ORDER, RunCauses, Side, run_causes
-from blindspot.backend.evaluation.causes import CAUSES
+from blindspot.backend.evaluation.causes import CAUSES, Cause
 from blindspot.backend.evaluation.comparison import Comparison
 
 EXAMPLES = 3
@@ -21,7 +23,8 @@ NONE_TITLE = "None measured"
 METHOD = (
     "A cause is a circumstance that a rule detected for a miss. It does not prove why the run missed. A miss may have "
     "several causes. Each share is of the misses for which the cause could be determined, with Wilson's 95% interval by unit of observation. 'Found' is the same share among the questions for which the run finds a relevant passage. Difference: misses - found, with Newcombe's 95% "
-    "interval. If the interval includes 0, the circumstance may be equally common where the run succeeds, so it explains nothing."
+    "interval. If the interval includes 0, the circumstance may be equally common where the run succeeds, so it explains nothing. "
+    "The cause named first is the one with the largest difference among those whose interval lies above 0 with Bonferroni's level for all causes."
 )
 PAIRED_METHOD = "Paired: questions that a run misses and that have the cause, in % of all questions with a known cause, and A - B over the same questions with Tango's interval (95%). p: sign-flip test, adjusted by Holm's method for the number of causes."
 
@@ -36,6 +39,7 @@ class CauseLine:
         share: of the misses for which it could be measured.
         found: the same share of the questions that the run finds.
         difference: share - found.
+        stands_out: whether share is larger than found, tested for all causes together (Bonferroni).
         examples: ids of misses that have the cause and few others.
     """
 
@@ -46,6 +50,7 @@ class CauseLine:
     share: Estimate
     found: Estimate
     difference: Estimate
+    stands_out: bool
     examples: tuple[str, ...]
 
     @property
@@ -69,6 +74,27 @@ class RunMisses:
 
     def cause_line(self, name: str) -> CauseLine:
         return next(line for line in self.lines if line.name == name)
+
+    @property
+    def clearest(self) -> CauseLine | None:
+        """The cause that stands out among the misses, compared with what the run finds, by the largest difference."""
+        lines = [line for line in self.lines if line.stands_out and line.name != NONE]
+        return max(lines, key=lambda line: line.difference.value or 0.0, default=None)
+
+    @property
+    def sentence(self) -> str:
+        """Which cause sets the misses apart most from what the run finds, with its control; "" without a miss."""
+        line = self.clearest
+        if not self.misses:
+            return ""
+        if line is None:
+            return f"No cause is reliably more common among the misses of {self.run} than among what it finds."
+        share, found = (f"{100 * (each.value or 0.0):.1f}%" for each in (line.share, line.found))
+        value, low, high = line.difference.percent
+        return (
+            f"What sets the misses of {self.run} apart most from what it finds: “{line.title}”, {share} of its misses and {found} of "
+            f"what it finds, {signed_number(value)} points {stated_interval(low, high, '+')}."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +125,11 @@ class MissTable:
         """Return the names of the causes, sorted by their largest count in any run, with `NONE` last."""
         counts = {name: max(run.cause_line(name).count for run in self.runs) for name in map(str, ORDER)}
         return [*sorted(counts, key=lambda name: -counts[name]), NONE]
+
+    @property
+    def sentences(self) -> list[str]:
+        """What sets the misses of each run apart, see `RunMisses.sentence`."""
+        return [run.sentence for run in self.runs if run.sentence]
 
     def without_examples(self, hidden_questions: Set[str]) -> MissTable:
         """Return the table without the examples in `hidden_questions`; the figures stay the same."""
@@ -140,19 +171,21 @@ def _run_misses(comparison: Comparison, side: Side, causes: RunCauses) -> RunMis
     misses, found, units = causes.misses, causes.causes_of_found, comparison.units.codes
     lines = []
     for cause in ORDER:
-        shares = [
-            proportion(part.has_cause(cause)[part.is_measured(cause)], units[part.rows][part.is_measured(cause)])
-            for part in (misses, found)
-        ]
-        lines.append(
-            _cause_line(
-                comparison, misses, cause, CAUSES[cause].title, CAUSES[cause].rule, shares, misses.has_cause(cause)
-            )
-        )
+
+        def share(part: RunCauses, confidence: float, cause: Cause = cause) -> Estimate:
+            known = part.is_measured(cause)
+            return proportion(part.has_cause(cause)[known], units[part.rows][known], confidence)
+
+        shares = [share(part, LEVEL) for part in (misses, found)]
+        of_all = independent_difference(*(share(part, 1 - (1 - LEVEL) / len(ORDER)) for part in (misses, found)))
+        rule = CAUSES[cause]
+        has_cause = misses.has_cause(cause)
+        stands_out = (of_all.low or 0.0) > 0
+        lines.append(_cause_line(comparison, misses, cause, rule.title, rule.rule, shares, has_cause, stands_out))
     # The share is of all misses. A found question without any cause is no counterpart of a miss without one.
     shares = [proportion(part.without_cause, units[part.rows]) for part in (misses, found)]
-    rule = "No rule applies to the miss, or the facts that the rules need are unknown."
-    lines.append(_cause_line(comparison, misses, NONE, NONE_TITLE, rule, shares, misses.without_cause))
+    none_rule = "No rule applies to the miss, or the facts that the rules need are unknown."
+    lines.append(_cause_line(comparison, misses, NONE, NONE_TITLE, none_rule, shares, misses.without_cause, False))
     return RunMisses(causes.run, side, causes.k, len(causes), len(np.unique(units[causes.rows])), len(misses), lines)
 
 
@@ -164,6 +197,7 @@ def _cause_line(
     rule: str,
     shares: list[Estimate],
     has_cause: np.ndarray,
+    stands_out: bool,
 ) -> CauseLine:
     share, found = shares
     rows = np.flatnonzero(has_cause)
@@ -171,7 +205,7 @@ def _cause_line(
     clearest = rows[np.argsort(misses.present[rows].sum(axis=1), kind="stable")][:EXAMPLES]
     examples = tuple(comparison.questions[row].id for row in misses.rows[clearest].tolist())
     difference = independent_difference(share, found)
-    return CauseLine(str(name), title, rule, int(has_cause.sum()), share, found, difference, examples)
+    return CauseLine(str(name), title, rule, int(has_cause.sum()), share, found, difference, stands_out, examples)
 
 
 def _paired_differences(causes_a: RunCauses, causes_b: RunCauses, units: np.ndarray) -> dict[str, PairedMisses]:

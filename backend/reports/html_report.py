@@ -197,7 +197,7 @@ def _causes_section(comparison: Comparison, anchor: str, hidden_questions: Set[s
     yield heading(f"Causes of the misses of {a} and {b} at {k}", anchor)
     yield as_plot(report_plots.cause_plot(table), f"causes-{a}-{b}")
     yield from (each.as_html() for each in cause_tables(table))
-    yield from map(remark, [*sentences_without_misses(table), table.method])
+    yield from map(remark, [*table.sentences, *sentences_without_misses(table), table.method])
 
 
 def _accuracy_section(study: Study, members: Sequence[str], relevance: Kind, rule: str) -> Iterator[str]:
