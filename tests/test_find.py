@@ -59,7 +59,7 @@ def test_passages_come_in_the_order_of_bm25_where_it_is_indexed(indexed_study):
     result = find(indexed_study, query, "passages", limit=5)
     rows = BM25(indexed_study).search([query], 5).ordinals[0]
     assert ids(result) == [each.id for each in indexed_study.corpus.passages(rows[rows >= 0])]
-    assert result.has_more and "by BM25" in result.method_note and result.with_all == 0
+    assert result.has_more and "by BM25" in result.method_note and result.counts.all_words == 0
     assert {word.lower() for each in result.results for word in marked(each)} <= {"weaver", "oslo"}
 
 
@@ -73,15 +73,38 @@ def test_passages_with_the_words_as_written_come_first_and_only_those_with_all_a
     study = make_study(tmp_path / "study", passages, [])
     bm25.build_index(study, threads=1)
     result = find(study, "Ernest Newman", "passages")
-    assert ids(result) == ["as written", "all", "one"] and result.with_all == 2
-    page = Page(study.folder, "find", words="Ernest Newman")
-    assert "2 passages mention Ernest Newman." in page.text and "then those with some" in page.text
-    assert (
-        "None of BM25's first 100 passages has all of the words of “Newman Ernestine”"
-        in Page(study.folder, "find", words="Newman Ernestine").text
+    assert ids(result) == ["as written", "all", "one"]
+    assert result.counts == full_text.RankedCounts(3, is_all=True, as_written=1, all_words=2)
+    assert [piece for piece, kind in result.results[0].text if kind] == ["Ernest", "newman"], (
+        "the whole text is marked too"
     )
+    page = Page(study.folder, "find", words="Ernest Newman")
+    assert (
+        "1 passage has “Ernest Newman”, 1 more has all of its words." in page.text
+        and "then those with some" in page.text
+    )
+    told = Page(study.folder, "find", words="Newman Ernestine").text
+    assert "No passage has all of the words of “Newman Ernestine”; the closest are below" in told
+    told = Page(study.folder, "find", words="the").text
+    assert (
+        "2 passages have “the”" in told and "BM25, which leaves out the most frequent English words, ranks none" in told
+    )
+    empty = Page(study.folder, "find", words="zzqqxx")
+    assert "No passage has “zzqqxx”" in empty.text and "<table" not in empty.html
     (excerpt,) = (each.excerpt for each in result.results[:1])
     assert "".join(piece for piece, _ in one_line(excerpt)).endswith("Ernest  newman of the Times.")
+
+
+def test_counts_say_of_how_many_passages_they_are_and_count_whole_words(tmp_path):
+    passages = [Passage(f"p{n}", "Art", "On art." if n < 4 else "A party on art's.") for n in range(130)]
+    study = make_study(tmp_path / "study", passages, [])
+    bm25.build_index(study, threads=1)
+    counts = find(study, "art", "passages").counts
+    assert (counts.ranked, counts.is_all) == (100, False)
+    assert (
+        f"{counts.as_written} of BM25's first 100 passages have “art”" in Page(study.folder, "find", words="art").text
+    )
+    assert [full_text._fit(text, "art on") for text in ("party on art", "a party on", "Art  ON")] == [1, 2, 0]
 
 
 def test_without_an_index_all_words_must_be_there_in_any_case(study):
@@ -190,7 +213,7 @@ def test_the_title_says_how_many_passages_a_run_retrieves(study):
     assert nowhere, "a passage that the run does not retrieve says so"
     told = Page(study.folder, "find", "ann", words="filler", run="beta").text
     assert "no question outside your open batches" in told, "q1 is left out for ann"
-    assert f" mention filler; beta retrieves {retrieved or 'none'}" in title
+    assert f"More than 20 passages have “filler”; beta retrieves {retrieved or 'none'} of the first 20." == title
     assert "Retrieved: in the top 15 of a question." in page.text
 
 
@@ -207,9 +230,9 @@ def test_the_page_escapes_what_it_shows_and_links_to_questions(study):
     assert HOSTILE in page.text and "<script>" not in page.html and "<img" not in page.html
     assert '<mark class="word">Before</mark>' in page.html
     assert "question?question=q6" in page.links(), "the question whose gold the passage is"
-    assert "1 passage mentions ansver6 before" in page.text, "the answer is the title"
+    assert "1 passage has all of the words of “ansver6 before”" in page.text, "the answer is the title"
     assert "Find a passage, question or note" in Page(study.folder, "find", place="questions").text
-    assert "No question mentions nowhere" in Page(study.folder, "find", words="nowhere", place="questions").text
+    assert "No question has “nowhere”" in Page(study.folder, "find", words="nowhere", place="questions").text
     assert 'data-key="/"' in page.html, "the key / leads here from every page"
 
 

@@ -9,11 +9,10 @@ from blindspot.app import url
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.backend.core.study import Study
-from blindspot.backend.retrieval.full_text import MAX_FOUND, TextResult, TextSearch
+from blindspot.backend.retrieval.full_text import RankedCounts, TextResult, TextSearch
 from blindspot.backend.text.number_words import noun_form, quantity
 
 LINE = 110  # characters of an excerpt that fit on a line
-LISTED = 12  # questions of a passage
 BEFORE = 40  # characters before the first word found
 
 
@@ -29,24 +28,41 @@ class Retrieved(NamedTuple):
 
 
 def found_title(result: TextSearch, words: str, retrieving_questions: Retrieved | None) -> Html:
-    """Say how many texts have all of the words, and how many of them a run retrieves."""
+    """Say how many texts have the words, and how many of them a run retrieves."""
     place, note = result.place[:-1], result.method_note
-    count, has_more = len(result.results), result.has_more
-    if result.with_all is not None:
-        count, has_more = min(result.with_all, MAX_FOUND), result.with_all > MAX_FOUND
-    if not count:
-        none = f"None of BM25's first {MAX_FOUND} {place}s has all of the words of “{words}”; the closest are below"
-        title = none if result.results else f"No {place} mentions {words}"
-        return join(tag("h1", title), tag("p", note, cls="soft"))
-    shown = f"{quantity(count, place)} {noun_form(count, 'mentions', 'mention')} {words}"
-    title = f"More than {shown}" if has_more else shown
-    if retrieving_questions is not None:
+    counts = result.counts
+    if counts is None:
+        count, is_cut = len(result.results), result.has_more
+        named = f"all of the words of “{words}”" if len(words.split()) > 1 else f"“{words}”"
+        shown = f"{quantity(count, place)} {noun_form(count, 'has', 'have')} {named}"
+        title = f"No {place} has {named}" if not count else f"More than {shown}" if is_cut else shown
+    else:
+        count, is_cut, title = counts.all_words, False, _of_ranked(counts, words)
+    if count and retrieving_questions is not None:
         ids = [each.id for each in result.results[:count]]
         number = sum(id in retrieving_questions.by for id in ids) or "none"
-        of_them = f" of the first {len(ids)}" if has_more or len(ids) < count else ""
-        title += f"; {retrieving_questions.run} retrieves {number}{of_them}"
+        of_them = f"{number} of the first {len(ids)}" if is_cut or len(ids) < count else f"{number} of them"
+        title += f"; {retrieving_questions.run} retrieves {of_them}"
         note += f" Retrieved: in the top {retrieving_questions.k} of a question."
     return join(tag("h1", f"{title}."), tag("p", note, cls="soft"))
+
+
+def _of_ranked(counts: RankedCounts, words: str) -> str:
+    """Say how many of the passages that BM25 ranks have the words."""
+    count, more = counts.as_written, counts.all_words - counts.as_written
+    of_ranked = f"of BM25's first {counts.ranked:,} passages"
+    if not counts.all_words:
+        nothing = "No passage" if counts.is_all else f"None {of_ranked}"
+        return f"{nothing} has all of the words of “{words}”; the closest are below"
+    if counts.is_all:
+        subject = quantity(count, "passage") if count else "No passage"
+    else:
+        subject = f"{count or 'None'} {of_ranked}"
+    title = f"{subject} {'have' if count > 1 else 'has'} “{words}”"
+    if not more:
+        return title
+    further = f"{more:,} more" if count else f"{more:,}"
+    return f"{title}{'' if count else ' as written'}, {further} {noun_form(more, 'has', 'have')} all of its words"
 
 
 def found_list(
@@ -58,6 +74,8 @@ def found_list(
         more_address: The address of a longer list. retrieving_questions: The questions that retrieve each passage.
     """
     foot = link("Show more", more_address, cls="button", data_focus="more") if more_address else ""
+    if not result.results:
+        return Html("")
     if result.place == "passages":
         found = _passage_table(study, result, retrieving_questions)
     else:
@@ -71,16 +89,15 @@ def _passage_table(study: Study, result: TextSearch, retrieving_questions: Retri
     """
     ids = [each.id for each in result.results]
     gold = study.questions.questions_by_gold(ids)
-    passages = study.corpus.by_id(ids)
     rows = []
     for number, each in enumerate(result.results):
-        if number and number == result.with_all:
+        if number and result.counts is not None and number == result.counts.all_words:
             words = tag("th", "only some of the words", colspan=4, scope="rowgroup", cls="left soft")
             rows.append(tag("tr", words, cls="some-words"))
         whole = tag(
             "details",
             tag("summary", _excerpt(each), title="The whole passage"),
-            tag("p", passages[each.id].text if each.id in passages else ""),
+            tag("p", _marked(each.text)),
             cls="whole",
         )
         links = [_question_link(id, text) for id, text in gold.get(each.id, [])]
@@ -121,9 +138,7 @@ def _folded(links: Sequence[Html]) -> Html:
     """One question as a link; several behind their number, the first of them."""
     if len(links) < 2:
         return join(*links)
-    more = len(links) - LISTED
-    rest = tag("li", f"and {more:,} more", cls="soft") if more > 0 else ""
-    listed = tag("ul", *(tag("li", each) for each in links[:LISTED]), rest)
+    listed = tag("ul", *(tag("li", each) for each in links), tabindex="0")
     return tag("details", tag("summary", quantity(len(links), "question")), listed)
 
 

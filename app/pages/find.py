@@ -100,7 +100,7 @@ def _most_retrieved(open_study: Study, name: str) -> tuple[str, Html]:
         return "", Html("")
     most = rows[np.argsort(-counts, kind="stable")[:MOST_RETRIEVED]].tolist()
     passages = open_study.corpus.passages(most)
-    found = [full_text.TextResult(each.id, each.title, _start(each.text)) for each in passages]
+    found = [full_text.TextResult(each.id, each.title, _start(each.text), text=((each.text, ""),)) for each in passages]
     result = full_text.TextSearch("passages", found, False, "")
     retrieved = _retrieved(open_study, name, [each.id for each in found])
     first = found[0]

@@ -12,6 +12,7 @@ from blindspot.backend.text.answers import query_spans
 from blindspot.backend.text.spans import Span, excerpt, merge_spans, split_at_spans
 from blindspot.db.errors import BadInput
 from blindspot.db.labels import Labels
+from blindspot.db.records import Passage
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
@@ -34,6 +35,7 @@ class TextResult:
         id: Of the passage or the question; for a note, of its question.
         title: The title of the passage; for a note, its annotator; else "".
         excerpt: Pieces of the text with their kind: "word" for a word that was searched for, "" for the rest.
+        text: Of a passage, the pieces of the whole text.
         passage: For a note on a passage, the passage's id.
     """
 
@@ -41,6 +43,22 @@ class TextResult:
     title: str
     excerpt: list[tuple[str, str]]
     passage: str | None = None
+    text: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RankedCounts:
+    """How many of the passages that BM25 ranks have the words in title or text, as whole words and ignoring case.
+
+    Attributes:
+        ranked: Passages looked at. is_all: Whether BM25 ranks no others. as_written: Those that have the words one after
+            another. all_words: Those that have all of them.
+    """
+
+    ranked: int
+    is_all: bool
+    as_written: int
+    all_words: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +68,14 @@ class TextSearch:
     Attributes:
         has_more: Whether there are further results.
         method_note: How the search was done, in one sentence, with its limit.
-        with_all: How many passages have all of the words, of the first MAX_FOUND + 1 that BM25 ranks; None where every
-            result has all of them.
+        counts: None where every result has all of the words.
     """
 
     place: Place
     results: list[TextResult]
     has_more: bool
     method_note: str
-    with_all: int | None = None
+    counts: RankedCounts | None = None
 
 
 def find(
@@ -91,9 +108,13 @@ def find(
         return _notes(study, words, limit, hidden_questions, annotator)
     if place != "passages":
         raise BadInput(f"search in one of {', '.join(PLACES)}, not in {place!r}")
-    if not hidden_questions and BM25 in live.answering_retrievers(study):
-        return _ranked_passages(study, query, limit)
-    return _matching_passages(study, words, limit, bool(hidden_questions))
+    if hidden_questions:
+        return _matching_passages(study, words, limit, "you still have questions to judge")
+    if BM25 not in live.answering_retrievers(study):
+        return _matching_passages(study, words, limit, "the study has no BM25 index (blindspot index bm25)")
+    ranked = _ranked_passages(study, query, limit)
+    why = "BM25, which leaves out the most frequent English words, ranks none"
+    return ranked if ranked.results else _matching_passages(study, words, limit, why)
 
 
 def unknown_names(study: Study, question: str, hidden_questions: Set[str] = frozenset()) -> list[str]:
@@ -118,42 +139,44 @@ def _is_in_collection(study: Study, name: str, hidden_questions: Set[str]) -> bo
 
 def _ranked_passages(study: Study, query: str, limit: int) -> TextSearch:
     hits = live.search(study, BM25, [query], min(MAX_FOUND + 1, len(study.corpus)))
-    ranked = study.corpus.passages([int(row) for row in hits.ordinals[0] if row >= 0])
+    rows = [int(row) for row in hits.ordinals[0] if row >= 0]
+    ranked = study.corpus.passages(rows[:MAX_FOUND])
     fits = {each.id: _fit(f"{each.title} {each.text}", query) for each in ranked}
     found = [
-        TextResult(each.id, each.title, _passage_excerpt(each.text, query_spans(each.text, query)))
+        _passage_result(each, query_spans(each.text, query))
         for each in sorted(ranked, key=lambda each: fits[each.id])[:limit]
     ]
     how = (
         f"Of the first {MAX_FOUND} passages by BM25, those with the words as written come first, then those with all of them, "
-        "then those with some."
+        "then those with some; titles count too."
     )
-    with_all = sum(fit < _SOME_WORDS for fit in fits.values())
-    return TextSearch("passages", found, len(ranked) > limit, how, with_all)
+    of_fit = [sum(fit <= most for fit in fits.values()) for most in (_AS_WRITTEN, _ALL_WORDS)]
+    counts = RankedCounts(len(ranked), len(rows) <= MAX_FOUND, *of_fit)
+    return TextSearch("passages", found, len(ranked) > limit, how, counts)
 
 
 _AS_WRITTEN, _ALL_WORDS, _SOME_WORDS = range(3)
 
 
 def _fit(text: str, query: str) -> int:
-    """Return how well a text fits a query: _AS_WRITTEN, _ALL_WORDS or _SOME_WORDS, ignoring case."""
+    """Return how well a text fits a query: _AS_WRITTEN, _ALL_WORDS or _SOME_WORDS, by whole words, ignoring case."""
     text, words = " ".join(text.casefold().split()), query.casefold().split()
-    if " ".join(words) in text:
+
+    def has(phrase: str) -> bool:
+        return re.search(rf"(?<!\w){re.escape(phrase)}(?!\w)", text) is not None
+
+    if has(" ".join(words)):
         return _AS_WRITTEN
-    return _ALL_WORDS if all(word in text for word in words) else _SOME_WORDS
+    return _ALL_WORDS if all(map(has, words)) else _SOME_WORDS
 
 
-def _matching_passages(study: Study, words: list[str], limit: int, is_blind: bool) -> TextSearch:
+def _matching_passages(study: Study, words: list[str], limit: int, reason: str) -> TextSearch:
     corpus = study.corpus
     rows = corpus.find(words, limit + 1, ROWS_SCANNED)
-    found = [
-        TextResult(each.id, each.title, _passage_excerpt(each.text, _spans(each.text, words)))
-        for each in corpus.passages(rows[:limit])
-    ]
-    how = "Passages with all of the words, in the order of the collection"
+    found = [_passage_result(each, _spans(each.text, words)) for each in corpus.passages(rows[:limit])]
+    how = "Passages with all of the words, also inside other words, in the order of the collection"
     if len(corpus) > ROWS_SCANNED:
         how += f"; only the first {ROWS_SCANNED:,} of {len(corpus):,} were searched"
-    reason = "you still have questions to judge" if is_blind else "the study has no BM25 index (blindspot index bm25)"
     return TextSearch("passages", found, len(rows) > limit, f"{how}, because {reason}.")
 
 
@@ -186,6 +209,11 @@ def begins_within_sentence(text: str) -> bool:
     has capitals too, or with a mark that follows a word.
     """
     return text.startswith((",", ".", ";", ":", ")")) or (text[:1].islower() and text != text.lower())
+
+
+def _passage_result(passage: Passage, words: list[Span]) -> TextResult:
+    whole = tuple(split_at_spans(passage.text, 0, len(passage.text), (), words))
+    return TextResult(passage.id, passage.title, _passage_excerpt(passage.text, words), text=whole)
 
 
 def _passage_excerpt(text: str, words: list[Span]) -> list[tuple[str, str]]:
