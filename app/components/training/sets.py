@@ -200,15 +200,17 @@ def _run_over_train(open_study: Study) -> None:
         return
     show(
         notice(
-            "A training set mines its negatives from a run over the training questions. This study has no such run yet."
+            "A training set mines its negatives from a run over the training questions. This study has no such run yet. DPR "
+            "mines its negatives with BM25; RocketQA mines harder ones with the dense retriever itself."
         )
     )
-    for kind in RETRIEVERS:
-        for name in kind.available(open_study)[:1] if kind.suggested and not kind.fusion else ():
-            jobs.start_button(
-                open_study,
-                request(retrieve, kind.name, split="train", **kind.options_of(name)),
-                key=f"train-{kind.name}",
-                label=f"Retrieve for train with {kind.title}",
-                primary=True,
-            )
+    offered = [kind for kind in RETRIEVERS if kind.suggested and not kind.fusion]
+    offered_names = [(kind, name) for kind in offered for name in kind.available(open_study)[:1]]
+    for kind, name in offered_names:
+        jobs.start_button(
+            open_study,
+            request(retrieve, kind.name, split="train", **kind.options_of(name)),
+            key=f"train-{kind.name}",
+            label=f"Retrieve for train with {kind.title}",
+            primary=kind is offered_names[0][0],
+        )
