@@ -180,7 +180,7 @@ def test_two_claims_with_one_figure_say_why():
     first = {"ahead": ["row", "m"], "behind": None}
     second = {"ahead": ["row", "m"], "behind": ["row", "BM25"]}
     cells = [{"row": "row", "column": "BM25", "value": 0.0}]
-    assert "BM25 does not differ between the two." in _same_figure(second, first, cells)
+    assert "BM25 has the same figure for the two." in _same_figure(second, first, cells)
     assert _same_figure_and_verdict({**second, "word": "supported"}, {**first, "word": "supported"}, cells)
     assert not _same_figure_and_verdict({**second, "word": "supported"}, {**first, "word": "inconclusive"}, cells)
     assert not _same_figure(second, first, [{**cells[0], "value": 0.1}]) and not _same_figure(first, second, cells)

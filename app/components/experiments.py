@@ -316,7 +316,7 @@ def _same_figure(claim: Mapping[str, Any], earlier: Mapping[str, Any], cells: Se
     less = next((cell for cell in cells if [cell["row"], cell["column"]] == claim["behind"]), None)
     if less is None or less["value"] != 0:
         return ""
-    return f"{less['column']} does not differ between the two."
+    return f"{less['column']} has the same figure for the two."
 
 
 def commands(name: str) -> Html:
