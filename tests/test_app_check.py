@@ -23,8 +23,7 @@ from blindspot.backend.checking.jobs import (
     write_cleaned,
 )
 from blindspot.backend.checking.pairs import negative_pairs
-from blindspot.backend.checking.rules import VAGUE
-from blindspot.backend.checking.sample import read_sample, unjudged_pairs
+from blindspot.backend.checking.sample import VAGUE, read_sample, unjudged_pairs
 from blindspot.backend.core import consent, jobs
 from blindspot.backend.core.consent import NeedsConsent
 from blindspot.backend.core.made_from import is_check
@@ -116,9 +115,9 @@ def test_a_few_labels_show_the_rate_and_its_trace(study):
     judge(study, 3)
     page = Page(study.folder, "check", "Ann")
     rate = open_check(study).rate()
-    so_far = f"{rate.false} of 3 judged pairs {'is' if rate.false == 1 else 'are'} false"
-    possible = f"anything from {100 * rate.low:.0f} to {rate.high:.0%} is possible"
-    assert f"Too early to say how many of 480 negatives are false: {so_far}, and {possible}" in shown(page)
+    so_far = f"{rate.false} of 3 judged pairs {'is' if rate.false == 1 else 'are'}"
+    possible = f"for all, the 95% interval is {100 * rate.low:.0f} to {100 * rate.high:.0f}%"
+    assert f"Too early to say how many of 480 negatives are false: {so_far}; {possible}." in shown(page)
     assert "Judge the next pair" in shown(page) and "expected" not in shown(page)
     (figure,) = page.app.get("plotly_chart")
     traced = json.loads(figure.proto.spec)["data"]
@@ -135,6 +134,9 @@ def test_while_it_is_too_early_no_rule_is_chosen(study):
     assert "Too early to say" in shown(page) and "★" not in shown(page) and "The best rule" not in shown(page)
     (option,) = [each for each in page.app.selectbox if each.label == "Keep a negative only if"]
     assert option.value == "none" and "although nobody judged" not in shown(page)
+    page = Page(study.folder, "check", "Ann", step="rule")
+    assert "Judge the next pair" in shown(page)
+    assert [(each.label, each.proto.type) for each in page.app.button] == [("Write the cleaned file", "secondary")]
     text = curve.rows[0].rule.as_text()
     assert f"--rule {text}" in " ".join(code.value for code in Page(study.folder, "check", "Ann", rule=text).app.code)
 
@@ -153,6 +155,13 @@ def test_the_rule_of_the_written_file_stays_chosen_and_its_card_names_it(study):
         assert option.value == (rule or "none")
         card = list(cleaned_paths(study, cleaned_file(study)))[2].read_text()
         assert words in card and "By the labels another rule is best." in card
+        assert "See the cleaned file" in shown(page) and "Write it again" not in [
+            each.label for each in page.app.button
+        ]
+        text = curve.rows[curve.chosen].rule.as_text()
+        page = Page(study.folder, "check", "Ann", step="rule", rule=text)
+        (button,) = [each for each in page.app.button if each.label == "Write it again"]
+        assert button.proto.type == "primary" and "With other choices than those above" in shown(page)
 
 
 def test_who_judges_blind_sees_no_rate_and_no_rules(study):
@@ -171,7 +180,8 @@ def test_the_primary_action_leads_from_the_rule_to_the_file(study):
     rate, curve = found.rate(), found.rules()
     chosen = curve.rows[curve.chosen]
     page = Page(study.folder, "check", "Ann")
-    said = f"Of 480 negatives, {rate.estimate:.1%} are false (95%: {100 * rate.low:.1f} to {100 * rate.high:.1f}), from 150 judged"
+    rate_words = f"{rate.estimate:.1%} (95%: {100 * rate.low:.1f} to {100 * rate.high:.1f}), from 150 judged pairs."
+    said = f"About {480 * rate.estimate:,.0f} of 480 negatives are false: {rate_words}"
     assert said in shown(page) and "See the rule" in shown(page)
     assert "check?step=rule#rules" in page.links()
 

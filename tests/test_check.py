@@ -319,7 +319,7 @@ def test_more_pairs_continue_the_sample(scored):
 @pytest.mark.parametrize(
     ("argument", "condition"),
     [
-        ("judge=0.037", "a model of the labels finds it false with at most 3.7%"),
+        ("judge=0.037", "its chance of being false is at most 3.7% by a model of the labels"),
         ("max_score=0.7", "its score is at most 0.7"),
         ("relative_margin=0.08", "its score is at least 8% below the positive's"),
         ("relative_margin=-3.1", "its score is at most 310% above the positive's"),
@@ -366,6 +366,10 @@ def test_a_margin_that_tells_nothing_is_not_chosen(scored):
             keeps = pairs_kept_by(row.rule, judged.pairs, judged)
             inside.append(row.low <= truth[keeps].mean() <= row.high)
             inside.append(row.dropped_low <= truth[~keeps].mean() <= row.dropped_high)
+        of_kept, of_dropped = row.kept * np.nan_to_num(row.false_share), row.dropped * np.nan_to_num(row.dropped_false)
+        assert row.false_dropped == pytest.approx(of_dropped / (of_kept + of_dropped)), "the row's figures agree"
+        true = row.kept + row.dropped - of_kept - of_dropped
+        assert row.true_kept == pytest.approx((row.kept - of_kept) / true)
     dropped = truth[~pairs_kept_by(chosen.rule, judged.pairs, judged)].mean()
     assert (
         0 < curve.drops_at_least <= min(dropped, chosen.dropped_low) and plain["drops_at_least"] == curve.drops_at_least

@@ -259,6 +259,7 @@ def _is_as_made(state: PathState) -> bool:
 
 def _check_stops(open_study: Study) -> list[Stop]:
     found, written = checks.proven_labels(open_study), cleaned_file(open_study)
+    has_judged = found.is_enough or written is not None
     has_rule = written is not None and written.rule is not None
     judge = NextStep("Judge the next pair", url.JUDGE, "blindspot open") if found.rate is not None else None
     rule = file = None
@@ -269,7 +270,7 @@ def _check_stops(open_study: Study) -> list[Stop]:
         file = NextStep("Write the file", url.CHECK, "blindspot open", RULE_STEP) if found.judged else None
     return [
         Stop("See the facts", ("Check",), True, NextStep("See the facts", url.CHECK, "blindspot open"), "Done"),
-        Stop("Judge", ("Judge", "Question"), found.is_enough, judge, "Done" if found.is_enough else ""),
+        Stop("Judge", ("Judge", "Question"), has_judged, judge, "Done" if has_judged else ""),
         Stop("Choose the rule", (), has_rule, rule, "Done" if has_rule else ""),
         Stop("Write the file", (), written is not None, file, "Done" if written is not None else ""),
     ]

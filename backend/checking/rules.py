@@ -22,7 +22,8 @@ from blindspot.analysis.intervals import LEVEL
 from blindspot.analysis.weighted_draws import Cells
 from blindspot.backend.checking.building import CheckedStudy
 from blindspot.backend.checking.pairs import NegativePairs
-from blindspot.backend.checking.sample import JudgedDraws, cell_of_each_pair, interval
+from blindspot.backend.checking.sample import VAGUE, JudgedDraws, cell_of_each_pair, interval
+from blindspot.backend.core.result_table import stated_interval
 from blindspot.db.errors import BadInput
 
 KEPT = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3)
@@ -31,8 +32,6 @@ MARGINS = {"relative_margin": (0.0, 0.05, 0.1), "absolute_margin": (0.05, 0.1)} 
 RANKS = (1, 2, 3, 5, 10, 20)
 UPPER = ("max_score", "judge")
 """Rules with an upper limit; their statistics are negated."""
-VAGUE = 0.15
-"""If the half-width of the rate's interval is above this value, no rate is stated and no rule chosen."""
 FEWEST = 5
 """Minimum numbers of false and of true negatives among the labels for a comparison of rules."""
 RESAMPLES = 400
@@ -65,7 +64,7 @@ class MiningRule:
         """What a negative must fulfil that the rule keeps, in words."""
         distance, side = abs(self.displayed_value), "below" if self.displayed_value > 0 else "above"
         if self.name == "judge":
-            return f"a model of the labels finds it false with at most {100 * self.displayed_value:g}%"
+            return f"its chance of being false is at most {100 * self.displayed_value:g}% by a model of the labels"
         if self.name == "max_score":
             return f"its score is at most {self.displayed_value:g}"
         if self.name == "range_min":
@@ -242,8 +241,8 @@ def compare_rules(checked_study: CheckedStudy, judged_draws: JudgedDraws | None,
         false = 0 if judged_draws is None else int(judged_draws.false.sum())
         true = 0 if judged_draws is None else len(judged_draws) - false
         why = (
-            f"judge until at least {FEWEST} false and {FEWEST} true negatives are found (so far {false:,} and {true:,}); then "
-            "the rules are compared"
+            f"too early to choose a rule: judge until the rate is known within {200 * VAGUE:.0f} points, and at least {FEWEST} false and "
+            f"{FEWEST} true negatives are found (so far {false:,} and {true:,})"
         )
         return RuleCurve([], [], None, why, None)
     scores = statistics(judged_draws.pairs)
@@ -321,24 +320,25 @@ class _Comparison:
     level: float
 
     def row(self, rule: MiningRule) -> RuleRow:
-        keeps, kept = self.scores[rule.name] >= rule.value, self.own[rule.name] >= rule.value
-        weights, question = _weights(self.draws), self.draws.pairs.question
-        false, true = weights * self.draws.false, weights * ~self.draws.false
+        keeps = self.scores[rule.name] >= rule.value
+        question = self.draws.pairs.question
         questions = len(np.unique(question))
+        shares = [self.interval(rule, self.level, of_dropped) for of_dropped in (False, True)]
         return RuleRow(
             rule,
             int(keeps.sum()),
             int((~keeps).sum()),
             questions,
             questions - len(np.unique(question[keeps])),
-            *self.interval(rule, self.level),
-            *self.interval(rule, self.level, of_dropped=True),
-            false_dropped=float(false[~kept].sum() / max(false.sum(), 1e-12)),
-            true_kept=float(true[kept].sum() / max(true.sum(), 1e-12)),
+            *shares[0],
+            *shares[1],
+            *_shares_dropped_and_kept(int(keeps.sum()), int((~keeps).sum()), shares[0][0], shares[1][0]),
         )
 
     def interval(self, rule: MiningRule, level: float, of_dropped: bool = False) -> tuple[float, float, float]:
-        """Return the share of false negatives among the pairs that a rule keeps, or drops: estimate, low, high."""
+        """Return the share of false negatives among the pairs that a rule keeps, or drops: estimate, low, high. The estimate
+        is the weighted share of the judged pairs, within the interval.
+        """
         part, judged = (
             (values >= rule.value) != of_dropped for values in (self.scores[rule.name], self.own[rule.name])
         )
@@ -351,7 +351,9 @@ class _Comparison:
         used = counts > 0
         cells = Cells(counts[used], all_cells.chances[used], all_cells.weights[used])
         places = (np.cumsum(used) - 1)[self.draws.cells[judged]]
-        return interval(self.draws.false[judged], self.draws.unsettled[judged], places, cells, level)
+        _, low, high = interval(self.draws.false[judged], self.draws.unsettled[judged], places, cells, level)
+        share = np.average(self.draws.false[judged], weights=_weights(self.draws)[judged])
+        return float(np.clip(share, low, high)), low, high
 
     @cached_property
     def resampled(self) -> list[np.ndarray]:
@@ -368,17 +370,20 @@ class _Comparison:
         return RuleQuality(name, _auc(own, false, weights), low, high)
 
     def words_of_shares(self, row: RuleRow) -> str:
-        """Say which shares of the false and of the true negatives a row drops and keeps, with bootstrap intervals over
+        """Say which shares of the false and of the true negatives a row drops and keeps, with 95% bootstrap intervals over
         questions.
         """
         kept, false = self.own[row.rule.name] >= row.rule.value, self.draws.false
-        weights = [_weights(self.draws) * times for times in self.resampled]
-        dropped_ends = _middle_95([each[false & ~kept].sum() / each[false].sum() for each in weights])
-        kept_ends = _middle_95([each[~false & kept].sum() / each[~false].sum() for each in weights])
-        dropped, stays = (
-            f"{share:.0%} ({100 * low:.0f} to {100 * high:.0f})"
-            for share, (low, high) in ((row.false_dropped, dropped_ends), (row.true_kept, kept_ends))
-        )
+        found = []
+        for times in self.resampled:
+            weights = _weights(self.draws) * times
+            parts = [weights[part] @ false[part] / max(weights[part].sum(), 1e-12) for part in (kept, ~kept)]
+            found.append(_shares_dropped_and_kept(row.kept, row.dropped, *parts))
+        words = []
+        for share, values in zip((row.false_dropped, row.true_kept), zip(*found, strict=True), strict=True):
+            low, high = _middle_95(values)
+            words.append(f"{share:.0%} {stated_interval(100 * low, 100 * high)}")
+        dropped, stays = words
         return f"drops {dropped} of the false negatives, keeps {stays} of the true ones"
 
     def choose(self, rows: list[RuleRow], qualities: list[RuleQuality]) -> RuleCurve:
@@ -417,11 +422,20 @@ class _Comparison:
         drops_at_least = self.interval(row.rule, together, of_dropped=True)[1]
         why = (
             f"it {self.words_of_shares(row)} and leaves {row.questions_emptied / row.questions:.1%} of the questions without a "
-            "negative, the best sum of all rows"
+            "negative, the largest sum of all rows"
         )
         if others:
             why += "; " + _unusable_rules_sentence(others)
         return RuleCurve(rows, qualities, best, why, promise, drops_at_least, to_paste)
+
+
+def _shares_dropped_and_kept(
+    kept: int, dropped: int, false_of_kept: float, false_of_dropped: float
+) -> tuple[float, float]:
+    """Return the share of the false negatives that a rule drops, and that of the true ones that it keeps."""
+    of_kept, of_dropped = (0.0 if np.isnan(each) else each for each in (false_of_kept, false_of_dropped))
+    false, true = kept * of_kept + dropped * of_dropped, kept * (1 - of_kept) + dropped * (1 - of_dropped)
+    return dropped * of_dropped / max(false, 1e-12), kept * (1 - of_kept) / max(true, 1e-12)
 
 
 def _middle_95(values: Sequence[float]) -> tuple[float, float]:

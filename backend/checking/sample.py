@@ -39,6 +39,7 @@ FURTHER = (50, 100)  # further labels that a forecast speaks of
 PLANNED = (50, 150)  # labels that the outlook before the first label speaks of
 ASSUMED = (0.05, 0.4)  # rates that this outlook assumes, since nothing is known of the file's
 OUTLOOK_STUDIES, OUTLOOK_SEED = 20, 0
+VAGUE = 0.15  # half-width of the interval above which no rate is stated and no rule chosen
 FEWEST_JUDGED = 20  # labels before a forecast: fewer say little of the rate
 FALSE = "positive"
 PairId = tuple[str, str]
@@ -93,6 +94,11 @@ class RateEstimate:
     @property
     def half_width(self) -> float | None:
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+    @property
+    def is_vague(self) -> bool:
+        """Whether the interval is too wide to state a rate or to choose a rule."""
+        return self.half_width is None or self.half_width > VAGUE
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "half_width": self.half_width}

@@ -17,7 +17,7 @@ from blindspot.backend.text.number_words import noun_form, quantity
 
 NOT_CHECKED = (
     "Positives were assumed to be correct.",
-    "Pairs that nobody judged are as in the original file. An answer is what these judges call an answer; their own mistakes are part of the estimate.",
+    "Pairs that nobody judged are as in the original file, except those that a rule dropped. An answer is what these judges call an answer; their own mistakes are part of the estimate.",
     "In-batch negatives were compared by their texts alone: identical questions, identical and near-identical positives.",
 )
 

@@ -70,7 +70,7 @@ def test_from_the_check_to_the_cleaned_file(mined, tab):
         tab.get_by_role("link", name="Check", exact=True).click()
         rate, labels = open_check(found.study).rate(), open_check(found.study).labels
         assert rate.judged >= 3 and list(labels.values()).count("positive") == 1
-        said = f"from {rate.judged} judged pairs"
+        said = f"of {rate.judged} judged pairs"
         expect(tab.get_by_role("heading", level=1)).to_contain_text(said, timeout=PATIENCE)
         tab.wait_for_selector(".st-key-trace .js-plotly-plot")
         tab.get_by_role("link", name="stop here and write the file").click()
@@ -98,7 +98,7 @@ def test_the_end_of_judging_leads_to_the_rate(mined, tab):
         expect(tab.locator(".judge h1")).to_have_text("You are done", timeout=PATIENCE)
         expect(tab.locator(".judge")).to_contain_text("The page Check shows the rate and the rule")
         tab.get_by_role("link", name="Next: see the rate and the rule").click()
-        expect(tab.get_by_role("heading", level=1)).to_contain_text("from 2 judged pairs", timeout=PATIENCE)
+        expect(tab.get_by_role("heading", level=1)).to_contain_text("of 2 judged pairs", timeout=PATIENCE)
 
 
 def test_every_column_of_the_rules_is_seen_on_a_phone(tab, tmp_path):

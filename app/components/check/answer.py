@@ -8,12 +8,11 @@ from blindspot.analysis.rate_sequence import EXPECTED, EXPECTED_WEIGHT
 from blindspot.app import checks, url, who
 from blindspot.app.checks import Labelled
 from blindspot.app.components import jobs
-from blindspot.app.components.check.file_panel import write_button
-from blindspot.app.components.check.rules_panel import RULE_STEP, WITHOUT_RULE
+from blindspot.app.components.check.file_panel import is_written, write_button
+from blindspot.app.components.check.rules_panel import RULE_STEP
 from blindspot.app.markup import Html, div, join, link, show, tag
 from blindspot.backend.checking.facts import FileFacts
 from blindspot.backend.checking.jobs import CleanedFile, draw_pairs
-from blindspot.backend.checking.rules import VAGUE
 from blindspot.backend.checking.sample import FEWEST_JUDGED, MOST_DRAWS, RateEstimate
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.result_table import stated_interval
@@ -45,19 +44,17 @@ def answer(facts: FileFacts, figures: Labelled, sees_labels: bool, outlook: str 
 
 def rate_sentence(rate: RateEstimate) -> str:
     assert rate.estimate is not None and rate.low is not None and rate.high is not None
-    if rate.high - rate.low > 2 * VAGUE:
-        so_far = (
-            f"{rate.false:,} of {quantity(rate.judged, 'judged pair')} {noun_form(rate.false, 'is', 'are')} false"
-            if rate.judged < FEWEST_JUDGED
-            else f"about {rate.estimate:.0%}, from {quantity(rate.judged, 'judged pair')}"
-        )
-        return (
-            f"Too early to say how many of {quantity(rate.pairs, 'negative')} are false: {so_far}, and anything from "
-            f"{100 * rate.low:.0f} to {rate.high:.0%} is possible."
-        )
+    if rate.is_vague:
+        begin = f"Too early to say how many of {quantity(rate.pairs, 'negative')} are false"
+        judged = quantity(rate.judged, "judged pair")
+        if rate.judged < FEWEST_JUDGED:
+            is_false = noun_form(rate.false, "is", "are")
+            between = f"{100 * rate.low:.0f} to {100 * rate.high:.0f}%"
+            return f"{begin}: {rate.false:,} of {judged} {is_false}; for all, the 95% interval is {between}."
+        return f"{begin}: about {rate.estimate:.0%} {stated_interval(100 * rate.low, 100 * rate.high)}, from {judged}."
     return (
-        f"Of {quantity(rate.pairs, 'negative')}, {rate.estimate:.1%} are false "
-        f"{stated_interval(100 * rate.low, 100 * rate.high)}, from {quantity(rate.judged, 'judged pair')}; the interval holds whenever you stop."
+        f"About {rate.estimate * rate.pairs:,.0f} of {quantity(rate.pairs, 'negative')} are false: {rate.estimate:.1%} "
+        f"{stated_interval(100 * rate.low, 100 * rate.high)}, from {quantity(rate.judged, 'judged pair')}."
     )
 
 
@@ -75,11 +72,14 @@ def primary(open_study: Study, facts: FileFacts, figures: Labelled, written_file
             about = "People who still judge blind do not see the rate."
             show(_answer_line(_button("Judge the next pair", url.JUDGE, "j"), about))
         return
-    if url.value("step") and written_file is None:
+    judge_on = "" if figures.all_judged else join("or ", link("judge on", url.JUDGE, data_key="j"))
+    if written_file is not None and is_written(checks.rules(open_study), figures, written_file):
+        show(_answer_line(link("See the cleaned file", "#file", cls="button main", data_jump="file"), judge_on))
+    elif url.value("step") and not figures.rate.is_vague:
         with st.container(key="write-now", horizontal=True, vertical_alignment="center"):
-            write_button(open_study, checks.rules(open_study), None, "Write the cleaned file", primary=True)
-            if not figures.all_judged:
-                show(div("or ", link("judge on", url.JUDGE, data_key="j"), cls="soft"))
+            write_button(open_study, checks.rules(open_study), written_file, primary=True)
+            if judge_on:
+                show(div(judge_on, cls="soft"))
     else:
         show(_answer_line(*_next(figures)))
     if figures.all_judged and url.value("step") and figures.rate.drawn < min(MOST_DRAWS, figures.rate.pairs):
@@ -89,11 +89,8 @@ def primary(open_study: Study, facts: FileFacts, figures: Labelled, written_file
 
 def _next(figures: Labelled) -> tuple[object, ...]:
     """Return the button, and in words a second way to do the same."""
-    judge = link("judge on", url.JUDGE, data_key="j")
-    if url.value("step"):
-        second = "" if figures.all_judged else join("or ", judge)
-        return _button("See the cleaned file", "#file"), second
     if figures.is_enough:
+        judge = link("judge on", url.JUDGE, data_key="j")
         return (
             _button("See the rule", url.href(url.CHECK, RULE_STEP) + "#rules"),
             "" if figures.all_judged else join("or ", judge, " for a shorter interval"),
@@ -102,7 +99,7 @@ def _next(figures: Labelled) -> tuple[object, ...]:
         return _button(
             "Judge the first pair", url.JUDGE, "j"
         ), "Judging uses keys and takes a few seconds per pair; stop whenever you like."
-    rules = link("stop here and write the file", url.href(url.CHECK, {**RULE_STEP, "rule": WITHOUT_RULE}) + "#file")
+    rules = link("stop here and write the file", url.href(url.CHECK, RULE_STEP) + "#rules")
     return _button("Judge the next pair", url.JUDGE, "j"), join("or ", rules)
 
 
@@ -162,15 +159,16 @@ def trace_panel(figures: Labelled) -> None:
     with st.container(key="trace"):
         show(tag("h2", "The rate after each drawn pair"))
         plot(figure, "rate-after-each-label")
-        show(tag("p", _about_the_rate(figures), cls="convention"))
+        show(tag("p", _about_the_rate(figures, first > 1), cls="convention"))
 
 
-def _about_the_rate(figures: Labelled) -> str:
+def _about_the_rate(figures: Labelled, begins_later: bool) -> str:
     """Say why the rate is not the share of the judged pairs that are false."""
     rate = figures.rate
     assert rate is not None
     return (
         f"{rate.false:,} of {quantity(rate.judged, 'judged pair')} {noun_form(rate.false, 'is', 'are')} false. The rate is not that "
         f"share: suspicious pairs are drawn up to twice as often and weigh less, and the estimate begins at {EXPECTED:.0%}, which "
-        f"weighs as much as {EXPECTED_WEIGHT:.0f} labels."
+        f"weighs as much as {EXPECTED_WEIGHT:.0f} labels. The interval holds whenever you stop."
+        + (" The plot begins where the interval fits." if begins_later else "")
     )

@@ -6,6 +6,7 @@ from blindspot.app.markup import Html, div, tag, term
 from blindspot.backend.checking.facts import FileFacts, FileFinding
 from blindspot.backend.text.number_words import noun_form, quantity
 
+NO_FAULTS = "No doubled rows, empty or cut texts, questions without positives or negatives, or negatives that the file calls positive."
 IN_BATCH = "In a batch, the positives of the other rows are negatives of each row. Such a negative is false if the file gives the same text, or a nearly identical one, as a positive of the row's question. Rows are drawn at random, as in a shuffled epoch"
 
 
@@ -19,7 +20,7 @@ def facts_panel(facts: FileFacts, form: str) -> Html:
         "negatives": facts.negatives,
     }
     rows = [_finding(each) for each in facts.findings]
-    table = tag("table", tag("tbody", *rows), cls="figures faults") if rows else tag("p", "No faults were found.")
+    table = tag("table", tag("tbody", *rows), cls="figures faults") if rows else tag("p", NO_FAULTS)
     return div(
         tag("h2", "Seen at once"),
         tag("dl", *(div(tag("dt", name), tag("dd", f"{count:,}")) for name, count in sizes.items()), cls="sizes"),
@@ -63,7 +64,7 @@ def batch_panel(facts: FileFacts) -> Html:
         )
         for each in facts.batches
     ]
-    shared = f"{quantity(facts.doubled, 'row')} {noun_form(facts.doubled, 'shares', 'share')} a question or a positive with another row."
+    shared = f"Expected in random order of the {quantity(facts.rows, 'row')}. {quantity(facts.doubled, 'row')} {noun_form(facts.doubled, 'shares', 'share')} a question or a positive with another row."
     return div(
         tag("h2", term("False negatives inside the batch", IN_BATCH)),
         tag("table", tag("thead", head), tag("tbody", *rows), cls="figures"),

@@ -13,7 +13,8 @@ from blindspot.app.components import jobs
 from blindspot.app.components.check.rules_panel import chosen_row, rule_names, usual_name
 from blindspot.app.markup import Html, div, escape_markdown, show, tag
 from blindspot.backend.checking.jobs import CleanedFile, cleaned_paths, write_cleaned
-from blindspot.backend.checking.rules import RuleCurve, parse_rule
+from blindspot.backend.checking.rules import RuleCurve, RuleRow, parse_rule
+from blindspot.backend.checking.sample import RateEstimate
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import quantity
@@ -31,9 +32,8 @@ def file_panel(open_study: Study, figures: Labelled, curve: RuleCurve, written_f
         show(tag("h2", "The cleaned file", id="file"))
         left, right = st.columns(2)
         with left:
-            how = url.select(
-                "Judged false negatives", "false", list(RELABEL), "relabel", format_func=RELABEL.__getitem__
-            )
+            usual = _usual_fate(written_file)
+            how = url.select("Judged false negatives", "false", list(RELABEL), usual, format_func=RELABEL.__getitem__)
         names, row = rule_names(curve), chosen_row(curve, written_file)
         conditions = {each.rule.as_text(): each.rule.condition for each in curve.rows}
         with right:
@@ -45,43 +45,73 @@ def file_panel(open_study: Study, figures: Labelled, curve: RuleCurve, written_f
                 disabled=len(names) == 1,
                 format_func=lambda name: conditions.get(name, "(no rule)"),
             )
+        is_current = is_written(curve, figures, written_file)
+        is_primary = url.value("step") and not (figures.rate is not None and figures.rate.is_vague)
+        if not is_primary and not is_current:
+            write_button(open_study, curve, written_file)
+        show(tag("p", _file_sentence(how, figures.rate, row), cls="convention"))
         if written_file is not None:
-            write_button(open_study, curve, written_file, "Write it again")
-        elif not url.value("step"):
-            write_button(open_study, curve, None, "Write the cleaned file")
-        show(tag("p", _file_sentence(how, 0 if row is None else row.dropped), cls="convention"))
-        if written_file is not None:
-            _written_file(open_study, figures, written_file)
+            _written_file(open_study, figures, written_file, is_current)
 
 
-def write_button(
-    open_study: Study, curve: RuleCurve, written_file: CleanedFile | None, label: str, primary: bool = False
-) -> None:
+def write_button(open_study: Study, curve: RuleCurve, written_file: CleanedFile | None, primary: bool = False) -> None:
     """Show the button that writes the file with the choices in the page's address."""
-    row, how = chosen_row(curve, written_file), url.one_of("false", list(RELABEL), "relabel")
-    asked = request(write_cleaned, how == "relabel", None if row is None else row.rule.as_text())
+    asked = request(write_cleaned, *_choices(curve, written_file))
+    label = "Write the cleaned file" if written_file is None else "Write it again"
     jobs.start_button(open_study, asked, key="write", label=label, primary=primary)
 
 
-def _file_sentence(false_negatives_fate: str, dropped_by_rule: int) -> str:
-    judged = "become positives of their questions" if false_negatives_fate == "relabel" else "go"
-    more = (
-        f" The {quantity(dropped_by_rule, 'negative')} that the rule drops go too, although nobody judged most of them."
-        if dropped_by_rule
-        else ""
-    )
+def is_written(curve: RuleCurve, figures: Labelled, written_file: CleanedFile | None) -> bool:
+    """Return whether the written file is that of the page's choices and of all labels."""
     return (
-        f"The cleaned file has the same format, columns and order. Negatives that were judged false {judged}; those that the file itself calls "
-        f"positive go.{more}"
+        written_file is not None
+        and (written_file.relabel, written_file.rule) == _choices(curve, written_file)
+        and written_file.judged == figures.judged
     )
 
 
-def _written_file(open_study: Study, figures: Labelled, written_file: CleanedFile) -> None:
+def _choices(curve: RuleCurve, written_file: CleanedFile | None) -> tuple[bool, str | None]:
+    """Return whether judged false negatives become positives, and the chosen rule."""
+    row = chosen_row(curve, written_file)
+    fate = url.one_of("false", list(RELABEL), _usual_fate(written_file))
+    return fate == "relabel", None if row is None else row.rule.as_text()
+
+
+def _usual_fate(written_file: CleanedFile | None) -> str:
+    return "relabel" if written_file is None or written_file.relabel else "drop"
+
+
+def _file_sentence(false_negatives_fate: str, rate: RateEstimate | None, row: RuleRow | None) -> str:
+    """Say what goes and what becomes a positive, and how many of the negatives left are false."""
+    judged = "become positives of their questions" if false_negatives_fate == "relabel" else "go"
+    said = (
+        f"The cleaned file has the same format, columns and order. Negatives that were judged false {judged}; those that the file itself calls "
+        "positive go."
+    )
+    if row is not None:
+        share, low, high = (f"{100 * each:.1f}" for each in (row.false_share, row.low, row.high))
+        return (
+            f"{said} The rule drops {quantity(row.dropped, 'negative')}, those judged false among them, and most that nobody judged. Of the "
+            f"{row.kept:,} that it keeps, about {share}% are false (95%: {low} to {high}), less those that were judged."
+        )
+    if rate is None or rate.estimate is None or rate.low is None or rate.high is None:
+        return said
+    known = rate.known_false + rate.false
+    left = max(rate.pairs - known, 1)
+    share, low, high = (
+        f"{100 * max(each * rate.pairs - known, 0) / left:.1f}" for each in (rate.estimate, rate.low, rate.high)
+    )
+    return f"{said} Of the {left:,} negatives left, about {share}% are still false (95%: {low} to {high})."
+
+
+def _written_file(open_study: Study, figures: Labelled, written_file: CleanedFile, is_current: bool) -> None:
     rule = (
         "" if written_file.rule is None else f"; a negative is kept only if {parse_rule(written_file.rule).condition}"
     )
     since = figures.judged - written_file.judged
     later = f" {quantity(since, 'pair')} judged since: write it again." if since > 0 else ""
+    if not is_current and not later:
+        later = " With other choices than those above: write it again to have these."
     show(
         tag(
             "p",

@@ -23,6 +23,10 @@ HEADS = (
     ("false of kept", "Share of false negatives among the kept ones, with an interval that holds whenever you stop"),
     ("false of dropped", "Share of false negatives among the dropped ones, with such an interval"),
     ("emptied", "Questions whose last negative goes"),
+    (
+        "sum",
+        "Share of the false negatives that it drops, plus share of the true ones that it keeps, minus share of the questions that it empties; 1 where it drops nothing. The largest has the star",
+    ),
 )
 
 
@@ -137,6 +141,7 @@ def _row(row: RuleRow, is_best: bool, is_chosen: bool) -> Html:
         _share_cell(row.false_share, row.low, row.high),
         _share_cell(row.dropped_false, row.dropped_low, row.dropped_high),
         tag("td", f"{row.questions_emptied:,}", span(f" of {row.questions:,}", cls="soft")),
+        tag("td", f"{row.gain:.2f}"),
         cls="chosen" if is_chosen else None,
         aria_current="true" if is_chosen else None,
     )
