@@ -120,6 +120,9 @@ def test_the_canvas_has_the_pixels_of_the_screen_from_the_second_session_on(brow
         picture(tab, maps_address, "map=one")
         canvas = tab.locator(".js-plotly-plot .gl-canvas").first
         found.append(canvas.evaluate("each => Math.round(each.width / each.clientWidth)"))
+        height = tab.locator(".js-plotly-plot").evaluate("each => each._fullLayout.height")
+        kept = {each["name"]: each["value"] for each in context.cookies()}
+        assert kept["blindspot-map-height"] == str(height) and height == int(height) > 450
     context.close()
     assert found == [2, screen]
 

@@ -81,7 +81,7 @@ PASSAGE_SIZE = 4
 SMALL_QUESTION, SMALL = 6, 3  # a question and a passage of a map with many questions
 _LINE = 62
 LONGEST_NAME = 36  # characters of a name on the map
-PIXELS_COOKIE = "blindspot-pixels"
+PIXELS_COOKIE, HEIGHT_COOKIE = "blindspot-pixels", "blindspot-map-height"
 
 
 class Marks(NamedTuple):
@@ -136,7 +136,16 @@ def held_figure(
         names: the most important first, each at the place it names; `link.js` moves them beside it.
     """
     version = hash((*values, *(parts[-1](name) for name in dict.fromkeys(values)), names))
-    return _cached_figure(map, values, (*parts, names), map.folder, map.manifest["made"], view, marks, version)
+    made = map.manifest["made"]
+    return _cached_figure(map, values, (*parts, names), map.folder, made, view, marks, _last_height(), version)
+
+
+def _last_height() -> int:
+    """Return the height in pixels of the picture in an earlier session (`link.js`), or else Plotly's own. Streamlit plots
+    before it knows the height of the place, and again when it does: a picture of that height is right at once.
+    """
+    told = st.context.cookies.get(HEIGHT_COOKIE, "")
+    return min(max(int(told), 100), 4000) if told.isascii() and told.isdigit() and len(told) < 6 else 450
 
 
 @st.cache_resource(max_entries=12, show_spinner=False)
@@ -148,10 +157,12 @@ def _cached_figure(
     fingerprint: str,
     view: int,
     marks: Marks,
+    height: int,
     cache_version: int,
 ) -> Any:
     hovers, ids, labelled, names = _parts
     made = map_figure(_map, hovers, ids, _categories, view, marks, labelled)
+    made.update_layout(height=height)
     for name in names:
         words = escape(shorten(name.words, LONGEST_NAME, placeholder=" …"), quote=False)
         text = f"<b>{words}</b> {name.counts}".strip()

@@ -182,7 +182,9 @@ function link(plot) {
   plot.querySelector(".svg-container").append(state.canvas);
   plot.on("plotly_relayout", draw);
   plot.on("plotly_relayouting", draw);
-  const arrange = () => { fit(plot); separate(plot); draw(); };
+  // The next session draws its first picture at this height at once, see `figure.py`.
+  const keep = () => { document.cookie = `blindspot-map-height=${plot._fullLayout.height}; path=/; SameSite=Strict; max-age=${30 * 86400}`; };
+  const arrange = () => { fit(plot); separate(plot); draw(); keep(); };
   plot.on("plotly_afterplot", arrange);
   arrange();
 }
