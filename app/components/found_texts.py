@@ -32,7 +32,7 @@ def found_title(result: TextSearch, words: str, retrieving_questions: Retrieved 
     place, note = result.place[:-1], result.method_note
     counts = result.counts
     if counts is None:
-        count, is_cut = len(result.results), result.has_more
+        count, is_cut = (len(result.results), result.has_more) if result.total is None else (result.total, False)
         named = f"all of the words of “{words}”" if len(words.split()) > 1 else f"“{words}”"
         shown = f"{quantity(count, place)} {noun_form(count, 'has', 'have')} {named}"
         title = f"No {place} has {named}" if not count else f"More than {shown}" if is_cut else shown
@@ -94,11 +94,11 @@ def _passage_table(study: Study, result: TextSearch, retrieving_questions: Retri
         if number and result.counts is not None and number == result.counts.all_words:
             words = tag("th", "only some of the words", colspan=4, scope="rowgroup", cls="left soft")
             rows.append(tag("tr", words, cls="some-words"))
+        line = one_line(each.excerpt)
+        is_all = "".join(piece for piece, _ in line).lstrip("… ") == "".join(piece for piece, _ in each.text).strip()
+        excerpt = span(_marked(line), cls="excerpt")
         whole = tag(
-            "details",
-            tag("summary", _excerpt(each), title="The whole passage"),
-            tag("p", _marked(each.text)),
-            cls="whole",
+            "details", tag("summary", excerpt, title="The whole passage"), tag("p", _marked(each.text)), cls="whole"
         )
         links = [_question_link(id, text) for id, text in gold.get(each.id, [])]
         cells = [
@@ -106,7 +106,7 @@ def _passage_table(study: Study, result: TextSearch, retrieving_questions: Retri
                 "td",
                 tag("b", each.title or "untitled"),
                 span(each.id, cls="soft id"),
-                whole,
+                div(excerpt) if is_all else whole,
                 cls="left",
             )
         ]
@@ -159,10 +159,6 @@ def _text_item(result: TextSearch, found_text: TextResult) -> Html:
 
 def _marked(pieces: Sequence[tuple[str, str]]) -> Html:
     return join(*(tag("mark", piece, cls="word") if kind else piece for piece, kind in pieces))
-
-
-def _excerpt(found_text: TextResult) -> Html:
-    return span(_marked(one_line(found_text.excerpt)), cls="excerpt")
 
 
 def one_line(pieces: Sequence[tuple[str, str]], limit: int = LINE) -> list[tuple[str, str]]:

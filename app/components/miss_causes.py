@@ -97,7 +97,7 @@ def _table(table: MissTable, selection: Selection) -> Html:
         ]
     if table.paired:
         over.append(tag("th", "", scope="col"))
-        under.append(tag("th", term("A − B", PAIRED), scope="col", cls="first"))
+        under.append(tag("th", term("A − B, % of all", PAIRED), scope="col", cls="first"))
     lines = [_cause_row(table, name, selection) for name in table.order]
     head = tag("thead", tag("tr", *over, cls="wide"), tag("tr", *under))
     return tag("table", head, tag("tbody", *lines), cls="figures groups panel-table")

@@ -46,7 +46,10 @@ def page() -> None:
     more = url.href(url.FIND, here | {"show": min(limit + SHOWN, MOST)}) if result.has_more and limit < MOST else None
     retrieved = _retrieved(opened, run, [each.id for each in result.results]) if run and place == "passages" else None
     with head:
-        show(found_title(result, words, retrieved))
+        show(
+            found_title(result, words, retrieved),
+            "" if result.results else tag("p", _examples(opened, run), cls="soft"),
+        )
     show(found_list(opened, result, more, retrieved))
 
 

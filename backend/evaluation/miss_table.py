@@ -85,8 +85,8 @@ class RunMisses:
     def sentence(self) -> str:
         """Which cause sets the misses apart most from what the run finds, with its control; "" without a miss."""
         line = self.clearest
-        if not self.misses:
-            return ""
+        if not self.misses or not any(each.found.n for each in self.lines):
+            return ""  # no miss, or nothing found to compare the misses with
         if line is None:
             return f"No cause is reliably more common among the misses of {self.run} than among what it finds."
         share, found = (f"{100 * (each.value or 0.0):.1f}%" for each in (line.share, line.found))

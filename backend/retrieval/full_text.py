@@ -69,6 +69,7 @@ class TextSearch:
         has_more: Whether there are further results.
         method_note: How the search was done, in one sentence, with its limit.
         counts: None where every result has all of the words.
+        total: Of questions, how many have all of the words.
     """
 
     place: Place
@@ -76,6 +77,7 @@ class TextSearch:
     has_more: bool
     method_note: str
     counts: RankedCounts | None = None
+    total: int | None = None
 
 
 def find(
@@ -113,7 +115,7 @@ def find(
     if BM25 not in live.answering_retrievers(study):
         return _matching_passages(study, words, limit, "the study has no BM25 index (blindspot index bm25)")
     ranked = _ranked_passages(study, query, limit)
-    why = "BM25, which leaves out the most frequent English words, ranks none"
+    why = "BM25 ranks none (it leaves out the most frequent English words)"
     return ranked if ranked.results else _matching_passages(study, words, limit, why)
 
 
@@ -184,7 +186,11 @@ def _questions(study: Study, words: list[str], limit: int) -> TextSearch:
     questions, total = study.questions.page(search_words=words, limit=limit)
     found = [TextResult(each.id, "", _excerpt(each.text, _spans(each.text, words))) for each in questions]
     return TextSearch(
-        "questions", found, total > limit, f"{total:,} questions contain all of the words, in the order of import."
+        "questions",
+        found,
+        total > limit,
+        f"{total:,} questions contain all of the words, in the order of import.",
+        total=total,
     )
 
 
