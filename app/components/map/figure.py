@@ -136,8 +136,8 @@ def held_figure(
         names: the most important first, each at the place it names; `link.js` moves them beside it.
     """
     version = hash((*values, *(parts[-1](name) for name in dict.fromkeys(values)), names))
-    made = map.manifest["made"]
-    return _cached_figure(map, values, (*parts, names), map.folder, made, view, marks, _last_height(), version)
+    of_map = (map.folder, map.manifest["made"], version)
+    return _cached_figure(map, values, (*parts, names), view, marks, _last_height(), of_map)
 
 
 def _last_height() -> int:
@@ -153,12 +153,10 @@ def _cached_figure(
     _map: Map,
     _categories: Sequence[str],
     _parts: tuple,
-    folder: Path,
-    fingerprint: str,
     view: int,
     marks: Marks,
     height: int,
-    cache_version: int,
+    cache_version: tuple[Path, str, int],
 ) -> Any:
     hovers, ids, labelled, names = _parts
     made = map_figure(_map, hovers, ids, _categories, view, marks, labelled)
