@@ -119,13 +119,14 @@ def _other_line(
 
 
 def headline(comparison: Comparison, selection: Selection, subset: np.ndarray, on: str = "") -> str:
-    """Say in one short sentence which run is better at the chosen k, and by how much.
+    """Say in one short sentence which run is better at the chosen k, and by how much; for questions that were selected
+    by their results, which ones they are.
 
     Args:
         on: the questions, such as " on 12 questions of relation P19"; "" for those of the comparison.
     """
     if by_results(selection.slice):
-        return "These questions were selected by their results."
+        return on.removeprefix(" on ") or "All questions"
     figures = _overall_figures(comparison, selection, subset).figures_at[selection.k]
     if figures.difference.estimate.value is None:
         return "There are no questions, so there is no conclusion."

@@ -14,6 +14,8 @@ from blindspot.backend.text.number_words import noun_form, quantity
 
 LINE = 110  # characters of an excerpt that fit on a line
 BEFORE = 40  # characters before the first word found
+OPENED = "passage"  # parameter of the address: the passage whose questions are listed
+GOLD = "Questions whose relevant passages, as they were imported, include this one"
 
 
 class Retrieved(NamedTuple):
@@ -28,7 +30,7 @@ class Retrieved(NamedTuple):
 
 
 def found_title(result: TextSearch, words: str, retrieving_questions: Retrieved | None) -> Html:
-    """Say how many texts have the words, and how many of them a run retrieves."""
+    """Say how many texts have the words, and below it how many of them a run retrieves."""
     place, note = result.place[:-1], result.method_note
     counts = result.counts
     if counts is None:
@@ -38,13 +40,15 @@ def found_title(result: TextSearch, words: str, retrieving_questions: Retrieved 
         title = f"No {place} has {named}" if not count else f"More than {shown}" if is_cut else shown
     else:
         count, is_cut, title = counts.all_words, False, _of_ranked(counts, words)
+    retrieved = ""
     if count and retrieving_questions is not None:
         ids = [each.id for each in result.results[:count]]
         number = sum(id in retrieving_questions.by for id in ids) or "none"
         of_them = f"{number} of the first {len(ids)}" if is_cut or len(ids) < count else f"{number} of them"
-        title += f"; {retrieving_questions.run} retrieves {of_them}"
-        note += f" Retrieved: in the top {retrieving_questions.k} of a question."
-    return join(tag("h1", f"{title}."), tag("p", note, cls="soft"))
+        retrieved = (
+            f"{retrieving_questions.run} retrieves {of_them} in the top {retrieving_questions.k} of a question. "
+        )
+    return join(tag("h1", f"{title}."), tag("p", retrieved, note, cls="soft"))
 
 
 def _of_ranked(counts: RankedCounts, words: str) -> str:
@@ -66,53 +70,62 @@ def _of_ranked(counts: RankedCounts, words: str) -> str:
 
 
 def found_list(
-    study: Study, result: TextSearch, more_address: str | None, retrieving_questions: Retrieved | None = None
+    study: Study,
+    result: TextSearch,
+    here: Mapping[str, str],
+    more: int | None = None,
+    retrieving_questions: Retrieved | None = None,
 ) -> Html:
     """Show the results, best or first ones first.
 
     Args:
-        more_address: The address of a longer list. retrieving_questions: The questions that retrieve each passage.
+        here: The parameters of the page's address; `passage` names the row whose questions are listed below it.
+        more: The length of a longer list. retrieving_questions: The questions that retrieve each passage.
     """
-    foot = link("Show more", more_address, cls="button", data_focus="more") if more_address else ""
     if not result.results:
         return Html("")
+    foot = (
+        link("Show more", url.href(url.FIND, {**here, "show": more}), cls="button", data_focus="more") if more else ""
+    )
     if result.place == "passages":
-        found = _passage_table(study, result, retrieving_questions)
+        found = _passage_table(study, result, here, retrieving_questions)
     else:
         found = tag("ol", *(_text_item(result, each) for each in result.results), cls="found")
     return join(found, div(foot, cls="foot"))
 
 
-def _passage_table(study: Study, result: TextSearch, retrieving_questions: Retrieved | None) -> Html:
+def _passage_table(
+    study: Study, result: TextSearch, here: Mapping[str, str], retrieving_questions: Retrieved | None
+) -> Html:
     """The passages found, with the questions that retrieve each of them and those that have it as gold. In a narrow window
     the style sheet sets these cells below the passage's title.
     """
-    ids = [each.id for each in result.results]
-    gold = study.questions.questions_by_gold(ids)
+    gold = study.questions.questions_by_gold([each.id for each in result.results])
     rows = []
     for number, each in enumerate(result.results):
         if number and result.counts is not None and number == result.counts.all_words:
             words = tag("th", "only some of the words", colspan=4, scope="rowgroup", cls="left soft")
             rows.append(tag("tr", words, cls="some-words"))
-        line = one_line(each.excerpt)
-        is_all = "".join(piece for piece, _ in line).lstrip("… ") == "".join(piece for piece, _ in each.text).strip()
-        excerpt = span(_marked(line), cls="excerpt")
-        whole = tag(
-            "details", tag("summary", excerpt, title="The whole passage"), tag("p", _marked(each.text)), cls="whole"
-        )
-        links = [_question_link(id, text) for id, text in gold.get(each.id, [])]
-        cells = [
-            tag(
-                "td",
-                tag("b", each.title or "untitled"),
-                span(each.id, cls="soft id"),
-                div(excerpt) if is_all else whole,
-                cls="left",
-            )
-        ]
+        cells, lists = [_passage_cell(each)], []
         if retrieving_questions is not None:
-            cells += _retrieved_cells(retrieving_questions, each.id)
-        rows.append(tag("tr", *cells, tag("td", _folded(links) or span("none", cls="soft"), cls="left gold-of")))
+            found = retrieving_questions.by.get(each.id, [])
+            links = [
+                join(_question_link(id, text, a=retrieving_questions.run), f" at rank {rank}")
+                for rank, id, text in found
+            ]
+            none = "no question" + (" outside your open batches" if retrieving_questions.leaves_out else "")
+            cells += [
+                tag(
+                    "td", _listed_or_counted(links, each.id, here) or none, cls="left retrieved" + " soft" * (not links)
+                ),
+                tag("td", f"{found[0][0]}" if found else "–", cls="best"),
+            ]
+            lists.append((f"{retrieving_questions.run} retrieves it for", links))
+        links = [_question_link(id, text) for id, text in gold.get(each.id, [])]
+        shown = _listed_or_counted(links, each.id, here) or span("none", cls="soft")
+        rows.append(tag("tr", *cells, tag("td", shown, cls="left gold-of")))
+        if here.get(OPENED) == each.id:
+            rows.append(_lists_row([*lists, ("It is gold of", links)]))
     heads = [tag("th", "passage", scope="col", cls="left")]
     if retrieving_questions is not None:
         title = f"Questions for which {retrieving_questions.run} ranks the passage in its top {retrieving_questions.k}"
@@ -120,26 +133,50 @@ def _passage_table(study: Study, result: TextSearch, retrieving_questions: Retri
             tag("th", term("questions", title), scope="col", cls="left"),
             tag("th", term("best rank", title), scope="col", cls="best"),
         ]
-    heads.append(tag("th", "gold of", scope="col", cls="left gold-of"))
+    heads.append(tag("th", term("gold of", GOLD), scope="col", cls="left gold-of"))
     return scrolling(tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), cls="found"))
 
 
-def _retrieved_cells(retrieving_questions: Retrieved, passage: str) -> list[Html]:
-    """The questions for which a run ranks a passage, best rank first, and the best rank."""
-    found = retrieving_questions.by.get(passage, [])
-    if not found:
-        less = " outside your open batches" if retrieving_questions.leaves_out else ""
-        return [tag("td", f"no question{less}", cls="left soft retrieved"), tag("td", "–", cls="best")]
-    links = [join(_question_link(id, text, a=retrieving_questions.run), f" at rank {rank}") for rank, id, text in found]
-    return [tag("td", _folded(links), cls="left retrieved"), tag("td", f"{found[0][0]}", cls="best")]
+def _passage_cell(passage: TextResult) -> Html:
+    """A passage's title, id and excerpt; a click on the excerpt shows the whole text if there is more."""
+    line = one_line(passage.excerpt)
+    whole_text = "".join(piece for piece, _ in passage.text).strip()
+    is_all = "".join(piece for piece, _ in line).lstrip("… ") == whole_text
+    excerpt = span(_marked(line), cls="excerpt")
+    whole = tag(
+        "details", tag("summary", excerpt, title="The whole passage"), tag("p", _marked(passage.text)), cls="whole"
+    )
+    title, id = tag("b", passage.title or "untitled"), span(passage.id, cls="soft id")
+    return tag("td", title, id, div(excerpt) if is_all else whole, cls="left")
 
 
-def _folded(links: Sequence[Html]) -> Html:
-    """One question as a link; several behind their number, the first of them."""
+def _listed_or_counted(links: Sequence[Html], passage: str, here: Mapping[str, str]) -> Html:
+    """One question as a link; several as their number, a link that lists them below the passage or closes the list. The
+    list is in the address, so Back finds it open.
+    """
     if len(links) < 2:
         return join(*links)
-    listed = tag("ul", *(tag("li", each) for each in links), tabindex="0")
-    return tag("details", tag("summary", quantity(len(links), "question")), listed)
+    is_open = here.get(OPENED) == passage
+    address = url.href(url.FIND, {**here, OPENED: None if is_open else passage})
+    return link(
+        quantity(len(links), "question"),
+        address,
+        aria_expanded="true" if is_open else "false",
+        data_focus=f"questions-{passage}",
+    )
+
+
+def _lists_row(lists: Sequence[tuple[str, Sequence[Html]]]) -> Html:
+    """The questions of a passage, below it over the whole width."""
+    parts = [
+        join(
+            tag("p", heading, " ", quantity(len(links), "question"), cls="soft"),
+            tag("ul", *(tag("li", each) for each in links)),
+        )
+        for heading, links in lists
+        if links
+    ]
+    return tag("tr", tag("td", *parts, colspan=4, cls="left"), cls="opened")
 
 
 def _question_link(id: str, text: str, **more: str) -> Html:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import streamlit as st
 
 from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.significance import Difference
@@ -25,7 +26,7 @@ from blindspot.backend.evaluation.comparison import SURE
 from blindspot.backend.evaluation.comparison_words import p_words
 from blindspot.backend.evaluation.miss_facts import MissExplanation
 from blindspot.backend.evaluation.miss_report import MissReport
-from blindspot.backend.evaluation.miss_table import CauseLine, MissTable, RunMisses, miss_table
+from blindspot.backend.evaluation.miss_table import NONE, CauseLine, MissTable, RunMisses, miss_table
 from blindspot.backend.evaluation.report_plots import cause_plot
 from blindspot.backend.evaluation.slice_finder import join_expressions, write_condition
 from blindspot.backend.evaluation.slices import by_results
@@ -51,22 +52,23 @@ def causes_panel(comparison: Comparison, selection: Selection, subset: np.ndarra
             div(head, notice("The runs find a relevant passage for each of these questions."), cls="panel", id="causes")
         )
         return
-    note = join(tag("p", "Click a count to list its questions.", cls="convention"), methods_note(table.method))
     answers = [tag("p", each) for each in table.sentences]
-    show(
-        div(
-            head,
-            *answers,
-            scrolling(_table(table, selection), "the interval includes 0"),
-            note,
-            cls="panel",
-            id="causes",
+    note = join(tag("p", "Click a count to list its questions.", cls="convention"), methods_note(table.method))
+    with st.container(key="causes"):
+        show(
+            div(
+                head,
+                *answers,
+                scrolling(_table(table, selection), "the interval includes 0"),
+                _without_a_row(table),
+                note,
+                id="causes",
+            )
         )
-    )
-    plot(cause_plot(table), f"causes-{selection.a}-{selection.b}")
-    if not selection.text:  # a slice cannot express the search
-        report = MissReport(table, comparison.run_a.kind, selection.slice, [])
-        table_downloads(f"causes-{selection.a}-{selection.b}", report.as_latex, report.as_csv)
+        plot(cause_plot(table), f"causes-{selection.a}-{selection.b}")
+        if not selection.text:  # a slice cannot express the search
+            report = MissReport(table, comparison.run_a.kind, selection.slice, [])
+            table_downloads(f"causes-{selection.a}-{selection.b}", report.as_latex, report.as_csv)
 
 
 def causes_link(selection: Selection) -> Html:
@@ -91,16 +93,36 @@ def _table(table: MissTable, selection: Selection) -> Html:
         over.append(tag("th", words, colspan=4, scope="colgroup", cls="over"))
         under += [
             tag("th", letter(run.side), " misses", scope="col", cls="first"),
-            tag("th", "% of misses", scope="col", cls="wide"),
+            tag("th", "% of misses", scope="col"),
             tag("th", term("% of found", FOUND), scope="col", cls="wide"),
             tag("th", term("difference", DIFFERENCE), scope="col", cls="wide"),
         ]
     if table.paired:
         over.append(tag("th", "", scope="col"))
-        under.append(tag("th", term("A − B, % of all", PAIRED), scope="col", cls="first"))
-    lines = [_cause_row(table, name, selection) for name in table.order]
+        under.append(tag("th", term("A − B, % of all", PAIRED), scope="col", cls="first wide"))
+    lines = [_cause_row(table, name, selection) for name in table.counted]
     head = tag("thead", tag("tr", *over, cls="wide"), tag("tr", *under))
     return tag("table", head, tag("tbody", *lines), cls="figures groups panel-table")
+
+
+def _without_a_row(table: MissTable) -> Html:
+    """Name the causes that no miss has, and those that could not be measured."""
+    absent = [[run.cause_line(name) for run in table.runs] for name in table.order if name not in table.counted]
+    unmeasured = [lines[0] for lines in absent if not any(line.is_measured for line in lines) and lines[0].name != NONE]
+    none = [lines[0] for lines in absent if any(line.is_measured for line in lines) and lines[0].name != NONE]
+    said = [
+        join(
+            f"{words}: ",
+            *(
+                join(", " if number else "", term(_in_sentence(line.title), line.rule))
+                for number, line in enumerate(lines)
+            ),
+            ". ",
+        )
+        for words, lines in (("No miss has", none), ("Not measured, for lack of the facts", unmeasured))
+        if lines
+    ]
+    return tag("p", *said, cls="convention") if said else Html("")
 
 
 def _cause_row(table: MissTable, name: str, selection: Selection) -> Html:
@@ -110,7 +132,7 @@ def _cause_row(table: MissTable, name: str, selection: Selection) -> Html:
         cells += _cells(run, run.cause_line(name), selection)
     if table.paired:
         paired = table.paired.get(name)
-        cells.append(tag("td", _paired(paired.difference) if paired else "–", cls="first"))
+        cells.append(tag("td", _paired(paired.difference) if paired else "–", cls="first wide"))
     return tag("tr", *cells)
 
 
@@ -119,7 +141,7 @@ def _cells(run: RunMisses, line: CauseLine, selection: Selection) -> list[Html]:
         why = "The facts that the rule needs are unknown for every miss"
         words = join("not measured") if run.misses else join("no miss")
         unmeasured = tag("td", words, title=why if run.misses else "", cls="first soft")
-        return [unmeasured, tag("td", colspan=3, cls="wide")]
+        return [unmeasured, tag("td"), tag("td", colspan=2, cls="wide")]
     count: object = f"{line.count:,}"
     if line.count:
         condition = write_condition("cause", line.name, run.run)
@@ -128,7 +150,7 @@ def _cells(run: RunMisses, line: CauseLine, selection: Selection) -> list[Html]:
     known = "" if line.share.n == run.misses else span(f" of {line.share.n:,}", cls="soft")
     return [
         tag("td", count, known, cls="first flip"),
-        tag("td", percentage(line.share, inline=True), cls="wide"),
+        tag("td", percentage(line.share, inline=True)),
         tag("td", percentage(line.found) if line.found.n else "–", cls="wide"),
         tag("td", _difference(line.difference), cls="wide"),
     ]

@@ -17,7 +17,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from blindspot.app import checks, study, url, who
-from blindspot.app.components.check.rules_panel import RULE_STEP
+from blindspot.app.components.check.rules_panel import FILE_STEP, RULE_STEP
 from blindspot.app.components.training import tabs
 from blindspot.app.judging_stores import judging_stores
 from blindspot.app.markup import Html, link, show, span, tag
@@ -49,7 +49,7 @@ class Stop(NamedTuple):
 
 SEE, LOOK, JUDGE, CLEAN, CHANGE = 0, 1, 2, 3, 5
 """Places of steps. After "See the change" the loop begins again with judging."""
-JUDGE_A_FILE = 1  # among the steps of a check
+JUDGE_A_FILE, WRITE_A_FILE = 1, 3  # among the steps of a check
 PREPARED = "Prepared by the demo"
 _VIEWED = "question-viewed"
 _place_of_next: ContextVar[list[DeltaGenerator] | None] = ContextVar("place of the next step", default=None)
@@ -188,6 +188,8 @@ def _current_stop(open_study: Study, steps: Sequence[Stop], page: str) -> int:
     """Return the step of a page; -1 if it belongs to none."""
     if page == "Check" and is_check(open_study):
         found = checks.proven_labels(open_study)
+        if url.value("step") == FILE_STEP["step"]:
+            return WRITE_A_FILE
         return 2 if url.value("step") or found.is_enough else JUDGE_A_FILE if found.judged else 0
     runs, trained = study.shown_runs(open_study), set(study.models(open_study))
     if page == "Compare" and {runs[each].get("retriever") for each in _pair(runs)} & trained:
@@ -267,7 +269,7 @@ def _check_stops(open_study: Study) -> list[Stop]:
         # Before the first label, too: Judge's page stands while one labels.
         parameters = RULE_STEP if found.judged else {}
         rule = NextStep("See the rate and the rule", url.CHECK, "blindspot open", parameters)
-        file = NextStep("Write the file", url.CHECK, "blindspot open", RULE_STEP) if found.judged else None
+        file = NextStep("Write the file", url.CHECK, "blindspot open", FILE_STEP) if found.judged else None
     return [
         Stop("See the facts", ("Check",), True, NextStep("See the facts", url.CHECK, "blindspot open"), "Done"),
         Stop("Judge", ("Judge", "Question"), has_judged, judge, "Done" if has_judged else ""),

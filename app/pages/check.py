@@ -14,7 +14,7 @@ from blindspot.app.components.check.facts_panel import batch_panel, facts_panel
 from blindspot.app.components.check.file_panel import file_panel
 from blindspot.app.components.check.log_panel import log_page
 from blindspot.app.components.check.model_panel import model_panel
-from blindspot.app.components.check.rules_panel import rules_panel
+from blindspot.app.components.check.rules_panel import FILE_STEP, rule_answer, rules_panel
 from blindspot.app.components.files import files_panel, is_empty
 from blindspot.app.components.marks import command, empty
 from blindspot.app.components.stylesheets import style_sheet
@@ -47,10 +47,12 @@ def page() -> None:
 def _checked_page(open_study: Study, check: Check, labels: Labelled) -> None:
     sees, written = checks.sees_rate(open_study, labels), cleaned_file(open_study)
     facts = check.facts
-    with st.container(key="answer"):
-        show(answer(facts, labels, sees, checks.outlook(open_study) if sees else ""))
-        primary(open_study, facts, labels, written)
     is_later = bool(url.value("step")) and sees
+    with st.container(key="answer"):
+        show(answer(facts, labels, sees, checks.outlook(open_study) if sees and not is_later else ""))
+        if is_later:
+            show(rule_answer(checks.rules(open_study), written))
+        primary(open_study, facts, labels, written)
     if is_later:
         _rule_and_file(open_study, check, labels, written)
     if labels.judged and sees:
@@ -65,9 +67,14 @@ def _checked_page(open_study: Study, check: Check, labels: Labelled) -> None:
 
 
 def _rule_and_file(open_study: Study, check: Check, labels: Labelled, written_file: CleanedFile | None) -> None:
+    """The rules and the form of the file; the form first in the step that writes it."""
     curve = checks.rules(open_study)
+    writes = url.value("step") == FILE_STEP["step"]
+    if writes:
+        file_panel(open_study, labels, curve, written_file)
     rules_panel(open_study, curve, check.file.path, labels.judged, written_file)
-    file_panel(open_study, labels, curve, written_file)
+    if not writes:
+        file_panel(open_study, labels, curve, written_file)
 
 
 def _no_check(open_study: Study) -> Html:

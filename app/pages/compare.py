@@ -198,9 +198,7 @@ def _panels(
     """Show the parts below the accuracy tables: causes, the questions, readers and labels."""
     causes_panel(comparison, chosen, subset)
     rows = selection.rows(comparison, chosen, subset)
-    questions = div(
-        _questions_head(chosen, len(rows)), question_table(comparison, chosen, rows), cls="panel", id="questions"
-    )
+    questions = div(_questions_head(chosen), question_table(comparison, chosen, rows), cls="panel", id="questions")
     show(questions, readings_panel(open_study, comparison, chosen, subset, by))
     relevance, rule = comparison.run_a.kind, chosen.rule
     show(judged_table(open_study, (chosen.a, chosen.b), chosen.k, relevance, rule))
@@ -415,11 +413,13 @@ def _scope(comparison: Comparison, selection: Selection, subset: np.ndarray):
     )
 
 
-def _questions_head(selection: Selection, total: int):
+def _questions_head(selection: Selection) -> Html:
+    is_filtered = bool(_slice(selection) or selection.text.strip())
+    every = "The questions that match the filters" if is_filtered else CELL_NAMES["all"]
     parts = [
         tag(
             "h2",
-            CELL_NAMES[selection.cell],
+            every if selection.cell == "all" else CELL_NAMES[selection.cell],
             span(f" in the top {selection.k}" if selection.cell != "all" else "", cls="soft"),
         )
     ]

@@ -6,7 +6,7 @@ import numpy as np
 import streamlit as st
 
 from blindspot.app import hidden_questions, study, url, who
-from blindspot.app.components.found_texts import Retrieved, found_list, found_title
+from blindspot.app.components.found_texts import OPENED, Retrieved, found_list, found_title
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
 from blindspot.app.markup import Html, join, link, show, tag
@@ -42,15 +42,14 @@ def page() -> None:
         result = full_text.find(
             opened, words, place, limit, hidden_questions.hidden_ids(opened), _whose_notes(opened, place)
         )
-    here = {key: st.query_params[key] for key in st.query_params}
-    more = url.href(url.FIND, here | {"show": min(limit + SHOWN, MOST)}) if result.has_more and limit < MOST else None
+    more = min(limit + SHOWN, MOST) if result.has_more and limit < MOST else None
     retrieved = _retrieved(opened, run, [each.id for each in result.results]) if run and place == "passages" else None
     with head:
         show(
             found_title(result, words, retrieved),
             "" if result.results else tag("p", _examples(opened, run), cls="soft"),
         )
-    show(found_list(opened, result, more, retrieved))
+    show(found_list(opened, result, st.query_params.to_dict(), more, retrieved))
 
 
 def _search_fields(open_study: Study, places: list[full_text.Place]) -> tuple[str, full_text.Place, str]:
@@ -65,12 +64,14 @@ def _search_fields(open_study: Study, places: list[full_text.Place]) -> tuple[st
             words = url.text_box(
                 "Words to find",
                 "words",
-                forget=("show",),
+                forget=("show", OPENED),
                 max_chars=full_text.MAX_WORDS,
                 placeholder="a name, a few words",
             ).strip()
         with columns[1]:
-            place = url.select("In", "place", places, places[0], forget=("show",), format_func=TITLES.__getitem__)
+            place = url.select(
+                "In", "place", places, places[0], forget=("show", OPENED), format_func=TITLES.__getitem__
+            )
         with columns[2]:
             run = url.select("Retrieved by", "run", list(runs), usual) if runs and place == "passages" else usual
         with columns[3]:
@@ -111,10 +112,10 @@ def _most_retrieved(open_study: Study, name: str) -> tuple[str, Html]:
     count, questions = len(retrieved.by.get(first.id, ())), quantity(len(visible), "question")
     heading = (
         f"{first.title or f'Passage {first.id}'} is in {name}'s top {retrieved.k} for {count:,} of {questions} "
-        f"({100 * count / len(visible):.1f}%) and is gold for {gold or 'none'}"
+        f"and is gold for {gold or 'none'}"
     )
     title = tag("h2", f"The passages that {name} retrieves for the most questions")
-    return heading, join(title, found_list(open_study, result, None, retrieved))
+    return heading, join(title, found_list(open_study, result, st.query_params.to_dict(), None, retrieved))
 
 
 def _start(text: str) -> list[tuple[str, str]]:

@@ -127,6 +127,11 @@ class MissTable:
         return [*sorted(counts, key=lambda name: -counts[name]), NONE]
 
     @property
+    def counted(self) -> list[str]:
+        """Return the names of the causes that a miss of some run has, in this order."""
+        return [name for name in self.order if any(run.cause_line(name).count for run in self.runs)]
+
+    @property
     def sentences(self) -> list[str]:
         """What sets the misses of each run apart, see `RunMisses.sentence`."""
         return [run.sentence for run in self.runs if run.sentence]

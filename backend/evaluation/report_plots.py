@@ -187,13 +187,13 @@ def cause_plot(table: MissTable) -> Figure:
     """Plot the share of each cause. Filled points are the share among a run's misses, with 95% intervals; hollow points
     are the share among the questions that it finds.
 
-    Causes that could not be measured in any run are left out. The most frequent cause is on top.
+    Causes that no miss has, or that could not be measured, are left out. The most frequent cause is on top.
     """
     from plotly.graph_objects import Figure
 
     lines = {run.run: {line.name: line for line in run.lines if line.is_measured} for run in table.runs}
     first = table.runs[0]
-    names = [name for name in table.order if any(name in by_name for by_name in lines.values())]
+    names = table.counted
     figure = Figure()
     for number, run in enumerate(table.runs):
         shown = [line for name in names if (line := lines[run.run].get(name)) is not None]
@@ -211,7 +211,7 @@ def cause_plot(table: MissTable) -> Figure:
         hollow.update(marker={"symbol": f"{SYMBOLS[number % len(SYMBOLS)]}-open"})
         figure.add_trace(hollow)
     figure.update_layout(
-        xaxis={"title": {"text": f"% of the questions, misses and found at {table.k}"}, "range": [-2, 102]},
+        xaxis={"title": {"text": f"% of misses, and of found, at {table.k}"}, "range": [-2, 102]},
         yaxis={
             "autorange": "reversed",
             "automargin": True,

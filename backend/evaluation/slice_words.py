@@ -10,6 +10,7 @@ from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.expressions import And, Condition, Expression, Not, NotAnExpression, parse
 from blindspot.analysis.relations import RELATIONS
 from blindspot.backend.core.result_table import signed_number, stated_interval
+from blindspot.backend.evaluation.causes import CAUSES, Cause
 from blindspot.backend.evaluation.comparison_words import lead_words, where_words
 from blindspot.backend.evaluation.findings import bucket_words
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices
@@ -78,6 +79,8 @@ def _condition_words(part: Expression) -> str:
         return f"that ask for {RELATIONS[value].label} ({value})" if value in RELATIONS else f"of relation {value}"
     if part.name == "first" and part.argument and part.operator in ("<=", ">"):
         return f"that {part.argument} {'finds' if part.operator == '<=' else 'misses'} in the top {part.value:g}"
+    if part.name == "cause" and part.argument and value in CAUSES:
+        return f"that {part.argument} misses, with the cause “{CAUSES[Cause(value)].title}”"
     if part.name == "group":
         return bucket_words(value) if "mentions" in value or value.startswith("bucket ") else f"with {value}"
     plain = {"set": f"of the set {value}", "word": f"with the question word “{value}”"}

@@ -12,11 +12,12 @@ from blindspot.app import url
 from blindspot.app.markup import Html, div, link, show, span, tag, term
 from blindspot.backend.checking.jobs import CleanedFile
 from blindspot.backend.checking.rules import RuleCurve, RuleRow
+from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import quantity
 
-RULE_STEP = {"step": "rule"}
-"""The query parameters of the page after a rule was chosen."""
+RULE_STEP, FILE_STEP = {"step": "rule"}, {"step": "file"}
+"""The query parameters of the page where a rule is chosen, and where the file is written: that part comes first."""
 WITHOUT_RULE = "none"
 HEADS = (
     ("kept", "Distinct negative pairs that the rule keeps"),
@@ -50,6 +51,25 @@ def usual_name(curve: RuleCurve, written: CleanedFile | None) -> str:
     return WITHOUT_RULE if curve.chosen is None else curve.rows[curve.chosen].rule.as_text()
 
 
+def rule_answer(curve: RuleCurve, written: CleanedFile | None) -> Html:
+    """Say what the chosen rule drops and keeps, for the top of the page; nothing where no rule is chosen."""
+    row = chosen_row(curve, written)
+    if row is None or math.isnan(row.dropped_false) or math.isnan(row.false_share):
+        return Html("")
+    best = "The best rule by these labels" if row is _best(curve) else "The chosen rule"
+    return tag(
+        "p",
+        f"{best} keeps a negative if {row.rule.condition}: of the {row.dropped:,} that it drops, about {row.dropped_false:.0%} are "
+        f"false {stated_interval(100 * row.dropped_low, 100 * row.dropped_high)}; of the {row.kept:,} that it keeps, about "
+        f"{row.false_share:.1%} {stated_interval(100 * row.low, 100 * row.high)}.",
+        cls="under",
+    )
+
+
+def _best(curve: RuleCurve) -> RuleRow | None:
+    return None if curve.chosen is None else curve.rows[curve.chosen]
+
+
 def rules_panel(
     open_study: Study, curve: RuleCurve, source: Path, label_count: int, written: CleanedFile | None
 ) -> None:
@@ -59,7 +79,7 @@ def rules_panel(
     if not curve.rows:
         show(div(tag("h2", "Rules"), tag("p", f"{curve.why[:1].upper()}{curve.why[1:]}."), cls="panel", id="rules"))
         return
-    best = None if curve.chosen is None else curve.rows[curve.chosen]
+    best = _best(curve)
     row = chosen_row(curve, written)
     with st.container(key="rules"):
         why = tag("p", f"{curve.why[:1].upper()}{curve.why[1:]}.")
