@@ -58,13 +58,11 @@ class Change:
 @dataclass(slots=True)
 class ChangeSummary:
     """The numbers of changes. changes: by (role before, role after, reason); a role is None if the pair is not in the
-    set. same: number of pairs with unchanged role. other_source: how many of these have another source, such as a label
-    that confirms the role.
+    set. same: number of pairs with unchanged role.
     """
 
     changes: Counter[tuple[Role | None, Role | None, str]] = field(default_factory=Counter)
     same: int = 0
-    other_source: int = 0
 
     @property
     def changed(self) -> int:
@@ -82,7 +80,7 @@ class ChangeSummary:
 
 def diff(older_set: TrainingSet, newer_set: TrainingSet) -> Iterator[Change]:
     """Yield the changes ordered by question and passage. Only one row group of each set is in memory."""
-    return (change for change in _changes(older_set, newer_set) if isinstance(change, Change))
+    return (change for change in _changes(older_set, newer_set) if change is not None)
 
 
 def changes_of_kind(
@@ -99,16 +97,15 @@ def change_summary(older_set: TrainingSet, newer_set: TrainingSet) -> ChangeSumm
     """Count the changes of each kind."""
     summary = ChangeSummary()
     for change in _changes(older_set, newer_set):
-        if isinstance(change, Change):
-            summary.changes[*change.kind, change.why] += 1
-        else:
+        if change is None:
             summary.same += 1
-            summary.other_source += change
+        else:
+            summary.changes[*change.kind, change.why] += 1
     return summary
 
 
-def _changes(older_set: TrainingSet, newer_set: TrainingSet) -> Iterator[Change | bool]:
-    """Yield for each pair of either set a `Change`, or for an unchanged role whether its source differs."""
+def _changes(older_set: TrainingSet, newer_set: TrainingSet) -> Iterator[Change | None]:
+    """Yield for each pair of either set a `Change`, or None for an unchanged role."""
     left_before, left_after = older_set.left_out(), newer_set.left_out()
     for question, old, new in _merged_groups(older_set, newer_set):
         olds, news = ({pair.passage: pair for pair in pairs or ()} for pairs in (old, new))
@@ -137,10 +134,10 @@ def _change_of_pair(
     removed_reason: str | None,
     added_reason: str | None,
     newer_set: TrainingSet,
-) -> Change | bool:
+) -> Change | None:
     was, now = _role_and_source(older_pair), _role_and_source(newer_pair)
     if was and now and was[0] == now[0]:
-        return was != now
+        return None
     if newer_pair is None:
         assert older_pair is not None
         why = (

@@ -291,12 +291,14 @@ def list_of_misses(
     if other is not None:
         share = percent(missed_share(hits_of_map(map, other, k)).value)
         in_all = f"More: missed than by {other}, the best other run, which misses {share}% in all."
-    in_all += f" Points: the same in percentage points. Pale: {few(map.study.settings.unit)}."
+    in_all += f" Points: the same in percentage points. Pale: {few(map.study.settings.unit)}. These are counts of the map's questions"
+    by_relation = other is not None and are_by_relation(known_of(map))
+    tested = link("Relations", url.href(url.RELATIONS, {"runs": f"{run},{other}", "k": k})) if by_relation else ""
     heads = (_order(map, "missed"), other or "%", _order(map, "more"), _order(map, "points"))
     return div(
         tag("h2", title),
         _folded(map, lines, heads),
-        tag("p", in_all, cls="convention"),
+        tag("p", in_all, join("; ", tested, " has their intervals.") if tested else ".", cls="convention"),
         cls="panel misses",
     )
 

@@ -163,11 +163,9 @@ def agreement_panel(open_study: Study, agreement: ShownAgreement | None, sentenc
     show(style_sheet("training/training.css"))
     if not who.may(open_study.labels_path, "see others' labels"):
         who_may = " and ".join(SETTLERS)
-        show(
-            notice(
-                f"Judge agreement shows other people's labels. Only people who settle disputes can see it: {who_may}s."
-            )
-        )
+        words = f"Judge agreement shows other people's labels. Only people who settle disputes can see it: {who_may}s."
+        is_unknown = who.signed_in_person(open_study.labels_path) is None
+        show(notice(words, join(" ", link("Sign in", url.JUDGE), ".") if is_unknown else ""))
         return
     if agreement is None:
         show(tag("p", "Judges are compared on the passages of a run."))
