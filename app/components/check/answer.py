@@ -9,7 +9,7 @@ from blindspot.app import checks, url, who
 from blindspot.app.checks import Labelled
 from blindspot.app.components import jobs
 from blindspot.app.components.check.file_panel import is_written, write_button
-from blindspot.app.components.check.rules_panel import RULE_STEP
+from blindspot.app.components.check.rules_panel import FILE_STEP, RULE_STEP
 from blindspot.app.markup import Html, div, join, link, show, tag
 from blindspot.backend.checking.facts import FileFacts
 from blindspot.backend.checking.jobs import CleanedFile, draw_pairs
@@ -99,8 +99,8 @@ def _next(figures: Labelled) -> tuple[object, ...]:
         return _button(
             "Judge the first pair", url.JUDGE, "j"
         ), "Judging uses keys and takes a few seconds per pair; stop whenever you like."
-    rules = link("stop here and write the file", url.href(url.CHECK, RULE_STEP) + "#rules")
-    return _button("Judge the next pair", url.JUDGE, "j"), join("or ", rules)
+    file = link("stop here and write the file", url.href(url.CHECK, FILE_STEP) + "#file")
+    return _button("Judge the next pair", url.JUDGE, "j"), join("or ", file)
 
 
 def _button(label: str, address: str, key: str | None = None) -> Html:
