@@ -10,7 +10,8 @@ import streamlit as st
 from blindspot.app import who
 from blindspot.app.judging_stores import judging_stores
 from blindspot.backend.checking.check import Check, open_check
-from blindspot.backend.checking.rules import RuleCurve
+from blindspot.backend.checking.cleaned_file import Outcome
+from blindspot.backend.checking.rules import RuleCurve, parse_rule
 from blindspot.backend.checking.sample import PLAN, RateEstimate
 from blindspot.backend.core.made_from import CHECK
 from blindspot.backend.core.study import Study
@@ -68,6 +69,11 @@ def rules(study: Study) -> RuleCurve:
     return _rules(study, *_key(study))
 
 
+def outcome(study: Study, rule: str | None) -> Outcome | None:
+    """Return what `Check.outcome` says. It is computed once for a rule after each label."""
+    return _outcome(study, rule, *_key(study))
+
+
 def outlook(study: Study) -> str:
     """Return what `Check.outlook` says. It takes a second, and is computed once after each label."""
     return _outlook(study, *_key(study))
@@ -92,6 +98,11 @@ def _proven_labels(_study: Study, *key: object) -> Labelled:
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _outlook(_study: Study, *key: object) -> str:
     return check_of(_study).outlook()
+
+
+@st.cache_resource(max_entries=32, show_spinner=False)
+def _outcome(_study: Study, rule: str | None, *key: object) -> Outcome | None:
+    return check_of(_study).outcome(rules(_study), None if rule is None else parse_rule(rule))
 
 
 @st.cache_resource(max_entries=8, show_spinner="Comparing the rules …")

@@ -30,7 +30,8 @@ FALLS_FIRST = frozenset({"contrast", "frequency"})  # sorted from the highest do
 @dataclass(frozen=True)
 class Selection:
     """The selection in the address. `rule` follows from the runs. `sort` is a key of SORTS, with a leading "-" for the
-    reverse order. `more` names further runs to show beside A and B, separated by commas.
+    reverse order. `more` names further runs to show beside A and B, separated by commas. `causes` is "1" where the panel of
+    the causes of misses is open; it opens on demand, because it takes a moment.
     """
 
     a: str
@@ -48,6 +49,7 @@ class Selection:
     page: int = 1
     measure: str = SUCCESS.name
     more: str = ""
+    causes: str = ""
 
     def parameters(self, **changes: Any) -> dict[str, Any]:
         """Return the query parameters, leaving out those at their defaults."""
@@ -113,6 +115,7 @@ def read_selection(run_a: str, run_b: str, depth: int, rule: str = "dpr", kind: 
         page=url.number("page", 1),
         measure=url.one_of("measure", offered_measures(kind), SUCCESS.name),
         more=url.value("more"),
+        causes=url.one_of("causes", ("", "1"), ""),
     )
 
 

@@ -155,6 +155,13 @@ def test_a_planted_miss_has_the_causes_that_were_planted(compared, causes, id):
     assert {cause for cause in ORDER if causes.has_cause(cause)[at]} == PLANTED[id][2]
 
 
+def test_a_namesake_on_top_is_measured_only_where_no_relevant_passage_is_on_top(compared, causes):
+    """It nearly excludes one there, so all found questions would be no control."""
+    measured, on_top = causes.is_measured(Cause.NEAR_NAMESAKE), compared.first_ranks_a == 1
+    assert on_top.any() and not measured[on_top].any() and measured[causes.missed].any()
+    assert not causes.missed[on_top].any()
+
+
 def test_every_cause_has_a_rule_a_sentence_and_a_planted_case():
     assert set(RULES) == set(CAUSES) == set(ORDER) == set().union(*(expected for _, _, expected in PLANTED.values()))
     assert all(rule.rule.endswith(".") and rule.title for rule in CAUSES.values())

@@ -13,6 +13,7 @@ import pytest
 from blindspot.analysis.weighted_draws import Cells
 from blindspot.app.cli import app
 from blindspot.backend.checking.check import check, open_check
+from blindspot.backend.checking.cleaned_file import outcome, plan_changes
 from blindspot.backend.checking.facts import FileFinding, in_batch_negatives
 from blindspot.backend.checking.pairs import NegativePairs, PassageOccurrences, negative_pairs
 from blindspot.backend.checking.rules import compare_rules, pairs_kept_by, parse_rule
@@ -459,8 +460,31 @@ def test_a_rule_drops_and_keeps_the_rest(scored, tmp_path):
     assert len(written) == rows
     assert all(max(row["scores"][1:]) <= 0.7 for row in written)
     reasons = {json.loads(line)["reason"] for line in changes.read_text().splitlines()}
-    assert reasons == {"max_score=0.7 keeps a negative only if its score is at most 0.7; nobody judged it"}
+    assert reasons == {"max_score=0.7 keeps a negative only if its score is at most 0.7; no label says otherwise"}
     assert "Not checked" in card.read_text()
+
+
+def test_labels_overrule_a_rule_and_the_outcome_counts_what_is_left(scored, tmp_path):
+    """No negative that people judged true goes, and the share of false ones left is near the truth."""
+    found, false = scored
+    labels = labels_of(found, false)
+    rule = parse_rule("max_score=0.7")
+    curve = compare_rules(found.checked_study, judged_draws(found.checked_study, labels))
+    row = min(curve.rows, key=lambda each: abs(each.rule.value - rule.value) if each.rule.name == "max_score" else 9)
+    changes = plan_changes(found.file, found.checked_study, labels, rule=row.rule)
+    gone = {(each.question, each.passage) for each in changes.changes}
+    judged_true = {pair for pair, label in labels.items() if label == "negative"}
+    judged_false = labels.keys() - judged_true
+    assert row.dropped and judged_true and not gone & judged_true and judged_false <= gone
+    result = outcome(found.checked_study, labels, row.rule, (row.false_share, row.low, row.high))
+    left = false.keys() - gone
+    assert (result.judged_false, result.left) == (len(judged_false), len(left))
+    assert result.by_rule == len(gone) - len(judged_false)
+    truth = np.mean([false[pair] for pair in left])
+    assert result.low <= truth <= result.high and result.low <= result.false_share <= result.high
+    unruled = estimate_rate(found.checked_study, labels).of_drawable
+    rest = outcome(found.checked_study, labels, None, unruled)
+    assert (rest.by_rule, rest.left) == (0, len(false) - len(judged_false)) and rest.low < rest.false_share < rest.high
 
 
 # The command, and the study underneath

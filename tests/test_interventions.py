@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from blindspot.backend.interventions.batch import NONE, SHARED_WITH_PLACEBO, cause_counts, explain_misses
+from blindspot.backend.interventions.edit_ranks import EditRanks
 from blindspot.backend.interventions.edits import (
     DOUBT,
     EDITS,
@@ -376,7 +377,7 @@ def test_the_misses_of_a_run_are_explained_and_ranks_are_computed_once(missing, 
             few = len(each["placebos"]) - (PLACEBOS if each["rank"] <= 3 else FEW_PLACEBOS)
             assert few >= 0 if name == DOUBT else few == 0, "few where the edit mends nothing"
 
-    monkeypatch.setattr(MissExplainer, "_encode_passages", lambda *_: pytest.fail("a known rank was computed again"))
+    monkeypatch.setattr(EditRanks, "_encode_passages", lambda *_: pytest.fail("a known rank was computed again"))
     again = explain_misses(missing, "tiny", k=3, limit=10, device="cpu")
     assert again == result
     counts = cause_counts(result)

@@ -55,6 +55,15 @@ def test_intervals_never_grow_and_hold_the_estimate():
     assert ((found.estimate >= found.low) & (found.estimate <= found.high)).all()
 
 
+@pytest.mark.parametrize("rate", [0.1, 0.2, 0.4])
+def test_the_estimate_is_right_on_average(rate):
+    """After 100 labels, whatever share the bets began with. Of 120 runs the mean is within four standard errors."""
+    false, cells, member = population(rate, 1.2)
+    estimates = studied(false, cells, member, 100).estimate[:, -1]
+    assert abs(estimates.mean() - false.mean()) < 4 * estimates.std(ddof=1) / np.sqrt(RUNS)
+    assert abs(estimates.mean() - false.mean()) < 0.02
+
+
 def test_few_labels_are_enough():
     """Half-widths at the median: about 5 points in 150 labels and 3.5 in 300, at 10% with a good suspicion."""
     false, cells, member = population(0.1, 1.8)

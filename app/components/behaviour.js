@@ -19,6 +19,17 @@ function go(href) {
   history.pushState({}, "", target);
   window.dispatchEvent(new PopStateEvent("popstate"));
   if (elsewhere) session.toTop = true;
+  if (target.hash) setTimeout(showPart, 200, target.hash.slice(1), Date.now() + 5000);
+}
+
+// A link to a part of a page shows the page with that part in view, once it is drawn.
+function showPart(id, until) {
+  if (document.querySelector(".stApp")?.dataset.testScriptState === "running" && Date.now() < until) {
+    setTimeout(showPart, 100, id, until);
+    return;
+  }
+  const part = document.getElementById(id), top = part?.getBoundingClientRect().top;
+  if (part && (top < 0 || top > window.innerHeight * 0.6)) part.scrollIntoView({ block: "start" });
 }
 
 function main() {

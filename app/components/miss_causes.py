@@ -9,7 +9,6 @@ import streamlit as st
 
 from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.significance import Difference
-from blindspot.app import url
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.marks import letter, methods_note, notice, percentage
@@ -32,7 +31,6 @@ from blindspot.backend.evaluation.slice_finder import join_expressions, write_co
 from blindspot.backend.evaluation.slices import by_results
 from blindspot.backend.text.number_words import quantity
 
-OPEN = "causes"  # parameter of the address: the panel takes a moment, so it opens on demand
 FOUND = "Share among the questions for which the run finds a relevant passage. A circumstance that is as common there explains nothing"
 DIFFERENCE = "Share of the misses minus share of the found questions, with Newcombe's 95% interval"
 PAIRED = "Questions missed with the cause, A − B, in % of all questions, with the p value of a sign-flip test (Holm)"
@@ -40,12 +38,12 @@ PAIRED = "Questions missed with the cause, A − B, in % of all questions, with 
 
 def causes_panel(comparison: Comparison, selection: Selection, subset: np.ndarray) -> None:
     """Show the panel if the address asks for it. `subset` holds the questions that pass the filters, (q,) bool."""
-    if url.value(OPEN) != "1":
+    if not selection.causes:
         return
     rows = np.flatnonzero(subset)
     sides: tuple[Side, ...] = ("a",) if selection.a == selection.b else ("a", "b")
     table = miss_table(comparison, selection.k, rows, sides, not by_results(selection.slice))
-    close = link("Close", selection.on_compare(), cls="quiet", data_focus="causes")
+    close = link("Close", selection.on_compare(causes=""), cls="quiet", data_focus="causes")
     head = div(tag("h2", f"Why are questions missed in the top {selection.k}?"), close, cls="list-head")
     if not any(run.misses for run in table.runs):
         show(
@@ -73,13 +71,9 @@ def causes_panel(comparison: Comparison, selection: Selection, subset: np.ndarra
 
 def causes_link(selection: Selection) -> Html:
     """The link that opens the panel; nothing while it is open."""
-    if url.value(OPEN) == "1":
+    if selection.causes:
         return Html("")
-    return link("Why are questions missed?", _address(selection) + "#causes", data_focus="causes")
-
-
-def _address(selection: Selection, **changes: object) -> str:
-    return url.href(url.COMPARE, selection.parameters(page=1, **changes) | {OPEN: 1})
+    return link("Why are questions missed?", selection.on_compare(causes="1") + "#causes", data_focus="causes")
 
 
 def _table(table: MissTable, selection: Selection) -> Html:
@@ -145,7 +139,8 @@ def _cells(run: RunMisses, line: CauseLine, selection: Selection) -> list[Html]:
     count: object = f"{line.count:,}"
     if line.count:
         condition = write_condition("cause", line.name, run.run)
-        address = _address(selection, slice=join_expressions([selection.slice, condition]), cell="all")
+        slice = join_expressions([selection.slice, condition])
+        address = selection.on_compare(slice=slice, cell="all", causes="")
         count = link(count, address + "#questions", data_focus=f"cause-{run.side}-{line.name}")
     known = "" if line.share.n == run.misses else span(f" of {line.share.n:,}", cls="soft")
     return [

@@ -188,7 +188,9 @@ def _on_questions(selection: Selection, subset: np.ndarray) -> str:
     if subset.all():
         return ""
     filters = _slice(selection)
-    words = [in_words(filters)] * bool(filters) + [f"with “{selection.text}”"] * bool(selection.text.strip())
+    words = [in_words(filters, selection.k)] * bool(filters) + [f"with “{selection.text}”"] * bool(
+        selection.text.strip()
+    )
     return f" on {quantity(int(subset.sum()), 'question')} {' and '.join(words)}"
 
 
@@ -198,7 +200,9 @@ def _panels(
     """Show the parts below the accuracy tables: causes, the questions, readers and labels."""
     causes_panel(comparison, chosen, subset)
     rows = selection.rows(comparison, chosen, subset)
-    questions = div(_questions_head(chosen), question_table(comparison, chosen, rows), cls="panel", id="questions")
+    questions = div(
+        _questions_head(chosen, len(rows)), question_table(comparison, chosen, rows), cls="panel", id="questions"
+    )
     show(questions, readings_panel(open_study, comparison, chosen, subset, by))
     relevance, rule = comparison.run_a.kind, chosen.rule
     show(judged_table(open_study, (chosen.a, chosen.b), chosen.k, relevance, rule))
@@ -274,7 +278,7 @@ def _methods(runs: Mapping[str, dict], comparison: Comparison, selection: Select
 def _other_ways(selection: Selection, by: Grouping | None) -> list[Html]:
     """Links to the same runs in slices, and by relation or by the frequency of the subject."""
     slices = link("Which slices explain the difference?", url.href(url.SLICES, selection.parameters(page=1)))
-    if by is None:
+    if by is None or selection.slice or selection.text:  # Relations has no slices
         return [slices]
     measure = "" if selection.measure == SUCCESS.name else selection.measure
     runs = {"runs": f"{selection.a},{selection.b}", "k": selection.k, "measure": measure}
@@ -413,9 +417,9 @@ def _scope(comparison: Comparison, selection: Selection, subset: np.ndarray):
     )
 
 
-def _questions_head(selection: Selection) -> Html:
+def _questions_head(selection: Selection, count: int) -> Html:
     is_filtered = bool(_slice(selection) or selection.text.strip())
-    every = "The questions that match the filters" if is_filtered else CELL_NAMES["all"]
+    every = f"The {quantity(count, 'question')} that match the filters" if is_filtered else CELL_NAMES["all"]
     parts = [
         tag(
             "h2",

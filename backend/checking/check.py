@@ -8,6 +8,7 @@ import re
 import tempfile
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from blindspot.analysis.intervals import LEVEL
 from blindspot.backend.checking.building import CheckedStudy, build_study, open_checked, source_sha256
-from blindspot.backend.checking.cleaned_file import Changes, plan_changes, write_changed
+from blindspot.backend.checking.cleaned_file import Changes, Outcome, outcome, plan_changes, write_changed
 from blindspot.backend.checking.facts import BatchSize, FileFacts, FileFinding, facts
 from blindspot.backend.checking.judging import judge_sample, labels_of_judge
 from blindspot.backend.checking.reading import TrainingFile, open_training_file
@@ -146,10 +147,30 @@ class Check:
         """Write the file without its false negatives, the list of changes and the card. Returns the number of rows and
         the paths.
         """
-        chosen = parse_rule(rule) if isinstance(rule, str) else rule
-        found = self.changes(relabel, chosen)
-        about = cleaning_card(self.file.path.name, self.file.name, self.facts, self.rate(), self.rules(), found, chosen)
-        return write_changed(self.file, self.checked_study, found, Path(out), about)
+        return self.write_changes(out, self.changes(relabel, rule), rule)
+
+    def write_changes(
+        self, out: str | Path, changes: Changes, rule: MiningRule | str | None = None
+    ) -> tuple[int, list[Path]]:
+        """Write as `write` does, with changes that were planned with a rule."""
+        chosen, curve = parse_rule(rule) if isinstance(rule, str) else rule, self.rules()
+        result = self.outcome(curve, chosen)
+        card = cleaning_card(
+            self.file.path.name, self.file.name, self.facts, self.rate(), curve, changes, chosen, result
+        )
+        return write_changed(self.file, self.checked_study, changes, Path(out), card)
+
+    def outcome(self, curve: RuleCurve, rule: MiningRule | None = None) -> Outcome | None:
+        """Return what a cleaned file will have; None where the labels say nothing of its rate, as of a rule that is not in
+        the comparison.
+        """
+        if rule is not None:
+            row = next((row for row in curve.rows if row.rule == rule), None)
+            shares = None if row is None or isnan(row.false_share) else (row.false_share, row.low, row.high)
+        else:
+            rate = self.rate()
+            shares = None if rate is None else rate.of_drawable
+        return None if shares is None else outcome(self.checked_study, self.labels, rule, shares)
 
     def cleaned(self, relabel: bool = True, rule: MiningRule | str | None = None) -> Any:
         """Return the Dataset or DataFrame without its false negatives. Raises Refused if the check is of a file on

@@ -1,7 +1,8 @@
 """Write a training file without its false negatives, keeping the kind of file, the columns and the order.
 
 A judged false negative becomes a positive, or is removed with `relabel=False`. Two kinds of negatives are removed
-without a judgement: negatives that the file itself has as a positive, and negatives that the rule drops.
+without a judgement: negatives that the file itself has as a positive, and negatives that the rule drops. A rule drops no
+pair that people judged to be a true negative.
 `FILE.changes.jsonl` lists every change with its reason, and `FILE.card.md` describes the file and its estimates.
 """
 
@@ -20,7 +21,7 @@ from blindspot.backend.checking.formats.base import Cell, RowLayout, Values
 from blindspot.backend.checking.pairs import negative_pairs
 from blindspot.backend.checking.reading import TrainingFile
 from blindspot.backend.checking.rules import MiningRule, pairs_kept_by
-from blindspot.backend.checking.sample import FALSE, PairId, judged_draws
+from blindspot.backend.checking.sample import FALSE, OPEN, PairId, judged_draws
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.formats.files import open_atomically
 from blindspot.db.errors import Refused
@@ -113,14 +114,58 @@ def _reasons(checked_study: CheckedStudy, labels: Mapping[PairId, str], rule: Mi
         pairs = negative_pairs(places)
         dropped = pairs.keys[~pairs_kept_by(rule, pairs, judged_draws(checked_study, labels))]
         why[~places.positive & np.isin(places.keys, dropped)] = BY_RULE
+    why[np.isin(places.keys, _keys_of(labels, is_false=False))] = 0
     why[places.known_false] = BY_THE_FILE
-    false = [
-        number_of(question) << 32 | number_of(passage)
-        for (question, passage), label in labels.items()
-        if label == FALSE
-    ]
-    why[~places.positive & ~places.known_false & np.isin(places.keys, np.array(false, np.int64))] = JUDGED
+    why[~places.positive & ~places.known_false & np.isin(places.keys, _keys_of(labels, is_false=True))] = JUDGED
     return why
+
+
+def _keys_of(labels: Mapping[PairId, str], is_false: bool) -> np.ndarray:
+    """Return the keys of the pairs that were judged false negatives, or of those that were judged true ones, int64."""
+    settled = ((pair, label == FALSE) for pair, label in labels.items() if label != OPEN)
+    return np.array(
+        [number_of(pair[0]) << 32 | number_of(pair[1]) for pair, false in settled if false == is_false], np.int64
+    )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is in a cleaned file, counted in distinct negative pairs.
+
+    Attributes:
+        judged_false: Pairs that were judged false: they become positives or go. by_rule: Pairs that the rule drops.
+        left: The negatives left. false_share, low, high: The share of them that is false, with its interval.
+    """
+
+    judged_false: int
+    by_rule: int
+    left: int
+    false_share: float
+    low: float
+    high: float
+
+
+def outcome(
+    checked_study: CheckedStudy,
+    labels: Mapping[PairId, str],
+    rule: MiningRule | None,
+    shares: tuple[float, float, float],
+) -> Outcome:
+    """Return what a cleaned file will have.
+
+    Args:
+        shares: The share of false negatives among the pairs that the rule keeps (without one, among all that the file does
+        not call positive), and the two ends of its interval.
+    """
+    places = checked_study.occurrences
+    why = _reasons(checked_study, labels, rule)
+    pairs = negative_pairs(places)
+    kept = pairs.keys if rule is None else pairs.keys[pairs_kept_by(rule, pairs, judged_draws(checked_study, labels))]
+    judged_false = np.unique(places.keys[why == JUDGED])
+    left = len(np.unique(places.keys[~places.positive & (why == 0)]))
+    found = int(np.isin(kept, judged_false).sum())
+    left_false = (min(max(share * len(kept) - found, 0.0) / max(left, 1), 1.0) for share in shares)
+    return Outcome(len(judged_false), len(np.unique(places.keys[why == BY_RULE])), left, *left_false)
 
 
 def _spare_negatives(
@@ -158,7 +203,7 @@ def _change(
         BY_THE_FILE: "a row of the file calls it positive for the question",
         BY_RULE: ""
         if rule is None
-        else f"{rule.as_text()} keeps a negative only if {rule.condition}; nobody judged it",
+        else f"{rule.as_text()} keeps a negative only if {rule.condition}; no label says otherwise",
     }
     return FileChange(
         int(checked_study.lines[places.row[pair_row]]),

@@ -132,7 +132,7 @@ def write_cleaned(
     folder.mkdir(exist_ok=True)
     (folder / WRITTEN).unlink(missing_ok=True)
     changes = made.changes(relabel, rule)
-    rows, (_, listed, about) = made.write(out, relabel, rule)
+    rows, (_, listed, about) = made.write_changes(out, changes, rule)
     written = CleanedFile(
         out.name,
         listed.name,

@@ -9,7 +9,7 @@ import numpy as np
 
 from blindspot.backend.checking.building import SAMPLE_OF_FILE, CheckedStudy, number_of
 from blindspot.backend.checking.pairs import negative_pairs
-from blindspot.backend.checking.sample import PairId, SamplePlan, unjudged_pairs
+from blindspot.backend.checking.sample import OPEN, PairId, SamplePlan, unjudged_pairs
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.judges.judge import judge_kind_of, judges_of, stored_thresholds
@@ -65,7 +65,7 @@ def labels_of_judge(checked_study: CheckedStudy, plan: SamplePlan, judge: str) -
     def label(pair: PairId) -> str:
         score = scores.get(pair)
         if score is None or negative_below <= score < positive_from:
-            return "open"
+            return OPEN
         return "positive" if score >= positive_from else "negative"
 
     return {pair: label(pair) for pair in drawn[: last + 1]}

@@ -41,7 +41,7 @@ ASSUMED = (0.05, 0.4)  # rates that this outlook assumes, since nothing is known
 OUTLOOK_STUDIES, OUTLOOK_SEED = 20, 0
 VAGUE = 0.15  # half-width of the interval above which no rate is stated and no rule chosen
 FEWEST_JUDGED = 20  # labels before a forecast: fewer say little of the rate
-FALSE = "positive"
+FALSE, OPEN = "positive", "open"
 PairId = tuple[str, str]
 
 
@@ -99,6 +99,16 @@ class RateEstimate:
     def is_vague(self) -> bool:
         """Whether the interval is too wide to state a rate or to choose a rule."""
         return self.half_width is None or self.half_width > VAGUE
+
+    @property
+    def of_drawable(self) -> tuple[float, float, float] | None:
+        """The share and its interval among the pairs that the file itself does not call positive."""
+        if self.estimate is None or self.low is None or self.high is None:
+            return None
+        shares = (self.estimate, self.low, self.high)
+        part = max(self.pairs - self.known_false, 1)
+        of_estimate, of_low, of_high = (max(share * self.pairs - self.known_false, 0.0) / part for share in shares)
+        return of_estimate, of_low, of_high
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "half_width": self.half_width}
@@ -241,7 +251,7 @@ def judged_draws(checked_study: CheckedStudy, labels: Mapping[PairId, str]) -> J
     found = [labels[pair] for pair in takewhile(labels.__contains__, drawn)]
     later = sum(pair in labels for pair in drawn[len(found) :])
     false = np.array([label == FALSE for label in found], bool)
-    return JudgedDraws(pairs, made, false, np.array([label == "open" for label in found], bool), later)
+    return JudgedDraws(pairs, made, false, np.array([label == OPEN for label in found], bool), later)
 
 
 def peoples_labels(checked_study: CheckedStudy) -> dict[PairId, str]:
@@ -249,7 +259,7 @@ def peoples_labels(checked_study: CheckedStudy) -> dict[PairId, str]:
     store = Labels(checked_study.study.labels_path, read_only=True)
     bad = set(store.bad_questions())
     return {
-        pair: "open" if pair[0] in bad or label == "unsure" else label
+        pair: OPEN if pair[0] in bad or label == "unsure" else label
         for pair, label in labels_by_pair(store.consensus()).items()
     }
 

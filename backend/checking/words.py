@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blindspot.backend.checking.cleaned_file import Changes
+from blindspot.backend.checking.cleaned_file import Changes, Outcome
 from blindspot.backend.checking.facts import BatchSize, FileFacts, FileFinding
 from blindspot.backend.checking.golden_sets import LogFacts, LogPrecision
 from blindspot.backend.checking.rules import MiningRule, RuleCurve
@@ -65,7 +65,10 @@ def forecast_words(rate: RateEstimate, forecasts: Sequence[WidthForecast]) -> st
     if rate.half_width is None or not forecasts:
         return ""
     first, *others = forecasts
-    more = "".join(f"; {each.labels} to {200 * each.half_width:.1f}" for each in others)
+    more = "".join(
+        f"; {each.labels} to {200 * each.half_width:.1f} ({200 * each.low:.1f} to {200 * each.high:.1f})"
+        for each in others
+    )
     return (
         f"What more labels change: the interval is {200 * rate.half_width:.1f} points wide. The next {first.labels} labels are "
         f"expected to bring it to {200 * first.half_width:.1f} (in 90% of simulated samples {200 * first.low:.1f} to "
@@ -124,6 +127,14 @@ def change_lines(changes: Changes) -> Sequence[str]:
     return lines or ["nothing"]
 
 
+def left_words(result: Outcome) -> str:
+    """Return how many negatives a cleaned file has left, and how many of them are false, in a sentence."""
+    return (
+        f"Of the {quantity(result.left, 'negative')} left, each counted once, about {result.false_share:.1%} are false "
+        f"{stated_interval(100 * result.low, 100 * result.high)}."
+    )
+
+
 def cleaning_card(
     name: str,
     form: str,
@@ -132,9 +143,11 @@ def cleaning_card(
     curve: RuleCurve,
     changes: Changes,
     rule: MiningRule | None,
+    result: Outcome | None,
 ) -> str:
-    """Return the card as Markdown. rule: the one that was applied."""
+    """Return the card as Markdown. rule: the one that was applied. result: what the file has now."""
     applied = "No rule was applied." if rule is None else f"Applied: a negative is kept only if {rule.condition}."
+    left = [] if result is None else [f"- {left_words(result)}"]
     best = [] if curve.chosen is None else [rule_words(curve), "", f"Why: {curve.why}.", "", paste_words(curve)]
     if curve.chosen is not None and curve.rows[curve.chosen].rule != rule:
         best = ["By the labels another rule is best. " + best[0], *best[1:]]
@@ -144,7 +157,7 @@ def cleaning_card(
         "Inside the batch": [f"- {batch_words(each)}" for each in facts.batches or ()],
         "False negatives": [rate_words(rate)] if rate is not None else ["Nobody judged any pair."],
         "Rule": [applied, *([""] if best else []), *best],
-        "Changed": [f"- {line}" for line in change_lines(changes)],
+        "Changed": [*(f"- {line}" for line in change_lines(changes)), *left],
         "Not checked": [f"- {line}" for line in NOT_CHECKED],
     }
     parts = [f"# Checked training data: {name}", ""]

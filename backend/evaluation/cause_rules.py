@@ -194,8 +194,9 @@ class _Questions:
     def near_namesake(self) -> Iterable[Answer]:
         winners = self.hits[:, 0].tolist() if self.hits.shape[1] else [-1] * len(self.rows)
         read = _passages_by_row(self.study, (winner for winner in winners if winner >= 0))
-        for question, winner, gold in zip(self.questions, winners, self.gold, strict=True):
-            if not question.subject or winner < 0:
+        firsts = self.first[self.rows].tolist()
+        for question, winner, gold, first in zip(self.questions, winners, self.gold, firsts, strict=True):
+            if not question.subject or winner < 0 or first == 1:  # a relevant passage on top says nothing of the rule
                 yield None
             else:
                 yield winner not in gold and near_namesake(question.subject, read[winner].title) >= NAMESAKE_SHARE

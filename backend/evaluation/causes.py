@@ -53,7 +53,7 @@ CAUSES: dict[Cause, CauseRule] = {
     Cause.NEAR_NAMESAKE: CauseRule(
         "Near-namesake on top",
         f"The title of the passage at rank 1 has at least {NAMESAKE_SHARE:.0%} of the words of the subject's name, but "
-        "is another title, and the passage is not gold.",
+        "is another title, and the passage is not gold. Found questions count only if the passage at rank 1 is not relevant.",
     ),
     Cause.OTHER_WORDS: CauseRule(
         "Question in other words than the passage",

@@ -39,9 +39,9 @@ SHARED = {
 }
 
 
-def in_words(expression: str) -> str:
+def in_words(expression: str, k: int | None = None) -> str:
     """Return a slice's expression as a phrase about questions, such as "whose subject is mentioned once at most and of
-    6 to 7 words".
+    6 to 7 words". k: the cut-off of the causes of misses, where it should be said.
 
     A condition without a phrase, or an expression with "or", is returned unchanged.
     """
@@ -57,7 +57,7 @@ def in_words(expression: str) -> str:
             if part.name not in ranges:
                 words.append(part.name)
             ranges.setdefault(part.name, []).append(part)
-        elif (said := _condition_words(part)) not in words:
+        elif (said := _condition_words(part, k)) not in words:
             words.append(said)
     said_parts = [NUMBERS[word].format(_range(ranges[word])) if word in ranges else word for word in words]
     shared = {SHARED[">=", 0.5], SHARED["<", 1]}
@@ -67,7 +67,7 @@ def in_words(expression: str) -> str:
     return " and ".join(said_parts).replace("1 words", "1 word")
 
 
-def _condition_words(part: Expression) -> str:
+def _condition_words(part: Expression, k: int | None = None) -> str:
     if isinstance(part, Not) and isinstance(part.operand, Condition) and part.operand.name == "answer_in_title":
         return "without the answer in a gold passage's title"
     if not isinstance(part, Condition):
@@ -80,7 +80,8 @@ def _condition_words(part: Expression) -> str:
     if part.name == "first" and part.argument and part.operator in ("<=", ">"):
         return f"that {part.argument} {'finds' if part.operator == '<=' else 'misses'} in the top {part.value:g}"
     if part.name == "cause" and part.argument and value in CAUSES:
-        return f"that {part.argument} misses, with the cause “{CAUSES[Cause(value)].title}”"
+        top = "" if k is None else f" in the top {k}"
+        return f"that {part.argument} misses{top}, with the cause “{CAUSES[Cause(value)].title}”"
     if part.name == "group":
         return bucket_words(value) if "mentions" in value or value.startswith("bucket ") else f"with {value}"
     plain = {"set": f"of the set {value}", "word": f"with the question word “{value}”"}

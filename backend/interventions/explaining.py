@@ -4,9 +4,6 @@ batch, and rank them in the stored index.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,7 +12,7 @@ import numpy as np
 
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.importing.gold import find_ordinals
-from blindspot.backend.evaluation.miss_facts import name_words
+from blindspot.backend.interventions.edit_ranks import PASSAGES_ABOVE, EditAttempt, EditRanks
 from blindspot.backend.interventions.edits import (
     DOUBT,
     EDITS,
@@ -32,15 +29,11 @@ from blindspot.backend.interventions.misses import Wordings, shuffle_questions
 from blindspot.backend.interventions.placebos import PLACEBOS, edited_placebos, placebos
 from blindspot.backend.interventions.searching import Attempt, PassageRank, ranks_of_passages
 from blindspot.backend.retrieval.dense import Dense
-from blindspot.backend.retrieval.encoder import VECTOR_SETTINGS
-from blindspot.backend.retrieval.new_passages import NewPassages
 from blindspot.backend.retrieval.question_vectors import question_vectors
 from blindspot.backend.text.answers import DEFAULT_RULE
-from blindspot.db.connection import PerThread, write_transaction
 from blindspot.db.errors import Missing
 from blindspot.db.records import Passage, Question
 
-PASSAGES_ABOVE = 100  # passages at the top that an edit looks at
 PER_BLOCK = 64  # misses whose texts are encoded in one batch, and which one pass over the index ranks
 SHARE_BEATEN = 0.75
 """If after an edit the gold passage ranks above at least this share of a miss's placebos, the edit names a cause. If
@@ -52,22 +45,6 @@ before the rule may name a cause.
 """
 FOUND_RANK = 5  # a question whose gold passage has this rank or a better one is found
 FEW_PLACEBOS = 3  # placebos of an edit that does not mend the miss
-FILE = "edit_ranks.db"
-INDEX_KEYS = (
-    "model_hash",
-    "corpus",
-    "similarity",
-    "pooling",
-    "passage_template",
-    "max_tokens",
-    "dimension",
-    *VECTOR_SETTINGS,
-)
-"""The entries of an index's manifest that affect ranks."""
-_SCHEMA = """
-DROP TABLE IF EXISTS edit_rank;  -- of version 0.2, without scores
-CREATE TABLE IF NOT EXISTS reached (key TEXT PRIMARY KEY, rank INTEGER NOT NULL, score REAL NOT NULL) STRICT, WITHOUT ROWID;
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +157,7 @@ class MissExplainer:
     ):
         self.placebos, self.seed, self.k = placebos, seed, k
         self.study, self.rule, self.dense = study, rule, dense or Dense(study, name, device)
-        self._new_passages = NewPassages(self.dense)
-        self.similarity = "l2" if self.dense.manifest["similarity"] == "l2" else "dot"
+        self._ranks = EditRanks(study, self.dense)
 
     @cached_property
     def wordings(self) -> Wordings:
@@ -202,11 +178,14 @@ class MissExplainer:
         found = [each for each in self._load_misses(drawn, vectors) if each.rank <= FOUND_RANK][:CONTROLS]
         own = [(each, one) for each in found if (one := apply(DOUBT, each.miss)) is not None]
         tries = [
-            [_Attempt(one, each.miss.gold, each.row, each.gold_rows), *self._placebo_attempts(each, {DOUBT: 0})[DOUBT]]
+            [
+                EditAttempt(one, each.miss.gold, each.row, each.gold_rows),
+                *self._placebo_attempts(each, {DOUBT: 0})[DOUBT],
+            ]
             for each, one in own
         ]
         asked = [one for of_question in tries for one in of_question if one is not None]
-        reached_by = dict(zip(map(id, asked), self._ranks_of_attempts(asked), strict=True))
+        reached_by = dict(zip(map(id, asked), self._ranks.of(asked), strict=True))
         doubted = 0
         for (each, one), of_question in zip(own, tries, strict=True):
             places = [None if made is None else reached_by[id(made)] for made in of_question]
@@ -234,7 +213,7 @@ class MissExplainer:
         found = self._load_misses(questions, vectors)
         own = [self._gold_attempts(each) for each in found]
         asked = [each for of_miss in own for each in of_miss.values()]
-        reached_by = dict(zip(map(id, asked), self._ranks_of_attempts(asked), strict=True))
+        reached_by = dict(zip(map(id, asked), self._ranks.of(asked), strict=True))
         both = [
             self._pair_attempts(
                 each, {name: reached_by[id(one)].rank for name, one in of_miss.items() if name != DOUBT}
@@ -242,7 +221,7 @@ class MissExplainer:
             for each, of_miss in zip(found, own, strict=True)
         ]
         asked = [each for of_miss in both for each in of_miss.values()]
-        reached_by |= dict(zip(map(id, asked), self._ranks_of_attempts(asked), strict=True))
+        reached_by |= dict(zip(map(id, asked), self._ranks.of(asked), strict=True))
         for of_miss, of_pairs in zip(own, both, strict=True):
             reach = {name: (each, reached_by[id(each)].rank) for name, each in of_pairs.items()}
             of_miss |= _pairs_that_improve(
@@ -253,7 +232,7 @@ class MissExplainer:
             for each, of_miss in zip(found, own, strict=True)
         ]
         asked = [one for of_miss in controls for made in of_miss.values() for one in made if one is not None]
-        reached_by |= dict(zip(map(id, asked), self._ranks_of_attempts(asked), strict=True))
+        reached_by |= dict(zip(map(id, asked), self._ranks.of(asked), strict=True))
         explained = []
         for each, of_miss, of_placebos in zip(found, own, controls, strict=True):
             tried = [
@@ -311,21 +290,21 @@ class MissExplainer:
             misses.append(replace(miss, cut=cut_off_pieces(miss, same.get(best - 1), same.get(best + 1))))
             rows_of.append((best, rows))
             before.append(Attempt(number, np.asarray(dense.vectors[best]), rows))
-        present = ranks_of_passages(dense.vectors, vectors, before, self.similarity)
+        present = ranks_of_passages(dense.vectors, vectors, before, self._ranks.similarity)
         return [
             _LoadedMiss(miss, best, rows, now.rank)
             for miss, (best, rows), now in zip(misses, rows_of, present, strict=True)
         ]
 
-    def _gold_attempts(self, miss: _LoadedMiss) -> dict[str, _Attempt]:
+    def _gold_attempts(self, miss: _LoadedMiss) -> dict[str, EditAttempt]:
         """Return the edits that apply to the gold passage, by name."""
         return {
-            name: _Attempt(own, miss.miss.gold, miss.row, miss.gold_rows)
+            name: EditAttempt(own, miss.miss.gold, miss.row, miss.gold_rows)
             for name, own in applicable_edits(miss.miss).items()
             if name != DOUBT or self.can_doubt
         }
 
-    def _pair_attempts(self, loaded_miss: _LoadedMiss, ranks: Mapping[str, int]) -> dict[str, _Attempt]:
+    def _pair_attempts(self, loaded_miss: _LoadedMiss, ranks: Mapping[str, int]) -> dict[str, EditAttempt]:
         """Return pairs of edits that each improve the gold passage's rank; {} if a single edit already brings it into
         the top k.
         """
@@ -334,11 +313,13 @@ class MissExplainer:
         closer = [name for name, rank in ranks.items() if rank < loaded_miss.rank]
         made = edit_pairs(closer, loaded_miss.miss)
         return {
-            name: _Attempt(own, loaded_miss.miss.gold, loaded_miss.row, loaded_miss.gold_rows)
+            name: EditAttempt(own, loaded_miss.miss.gold, loaded_miss.row, loaded_miss.gold_rows)
             for name, own in made.items()
         }
 
-    def _placebo_attempts(self, loaded_miss: _LoadedMiss, ranks: Mapping[str, int]) -> dict[str, list[_Attempt | None]]:
+    def _placebo_attempts(
+        self, loaded_miss: _LoadedMiss, ranks: Mapping[str, int]
+    ) -> dict[str, list[EditAttempt | None]]:
         """Return the same edits applied to the miss's placebos. ranks: the rank of the gold passage after each edit."""
         miss, answers = loaded_miss.miss, self.wordings.answers.get(loaded_miss.miss.question.relation, ())
         drawn = placebos(miss, self.study.corpus, loaded_miss.gold_rows, answers, self.placebos, self.seed)
@@ -348,108 +329,15 @@ class MissExplainer:
             tries[name] = [
                 None
                 if other is None
-                else _Attempt(other, placebo.passage, placebo.row, [*loaded_miss.gold_rows, placebo.row])
+                else EditAttempt(other, placebo.passage, placebo.row, [*loaded_miss.gold_rows, placebo.row])
                 for other, placebo in zip(edited_placebos(name, miss, given), given, strict=True)
             ]
             if name == DOUBT:
                 tries[name] += [
-                    _Attempt(other, miss.gold, loaded_miss.row, loaded_miss.gold_rows)
+                    EditAttempt(other, miss.gold, loaded_miss.row, loaded_miss.gold_rows)
                     for other in other_statements(miss)
                 ]
         return tries
-
-    def _ranks_of_attempts(self, attempts: Sequence[_Attempt]) -> list[PassageRank]:
-        """Return the rank and score of each edited passage. Known results are read from the store."""
-        keys = [self._key(each) for each in attempts]
-        folder = self.study.path("indexes", self.dense.name)
-        if not os.access(folder, os.W_OK):
-            return self._compute_ranks(attempts)
-        store = PerThread(folder / FILE)
-        try:
-            store.connection.executescript(_SCHEMA)
-            known = {
-                key: PassageRank(rank, score)
-                for key, rank, score in store.connection.execute(
-                    "SELECT key, rank, score FROM reached WHERE key IN (SELECT value FROM json_each(?))",
-                    (json.dumps(keys),),
-                )
-            }
-            absent = {key: each for key, each in zip(keys, attempts, strict=True) if key not in known}
-            new = dict(zip(absent, self._compute_ranks(list(absent.values())), strict=True))
-            with write_transaction(store.connection) as connection:
-                connection.executemany(
-                    "INSERT OR IGNORE INTO reached VALUES (?, ?, ?)",
-                    [(key, each.rank, each.score) for key, each in new.items()],
-                )
-            return [(known | new)[key] for key in keys]
-        finally:
-            store.close()
-
-    def _key(self, attempt: _Attempt) -> str:
-        manifest, edited = self.dense.manifest, attempt.edited
-        content = [
-            [manifest.get(key) for key in INDEX_KEYS],
-            edited.question,
-            edited.passage.title,
-            edited.passage.text,
-            sorted(edited.removed),
-            sorted(edited.still_above),
-            edited.ignored,
-            edited.new_gold,
-            list(attempt.without),
-        ]
-        return hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()
-
-    def _compute_ranks(self, tries: Sequence[_Attempt]) -> list[PassageRank]:
-        if not tries:
-            return []
-        texts = list(dict.fromkeys(each.edited.question for each in tries))
-        vectors = question_vectors(self.study, self.dense, texts)
-        places = {text: number for number, text in enumerate(texts)}
-        encoded = self._encode_passages(
-            list(dict.fromkeys(each.edited.passage for each in tries if each.needs_encoding))
-        )
-        ignored = self._rows_naming(
-            {(places[each.edited.question], each.edited.ignored) for each in tries if each.edited.ignored}, vectors
-        )
-        attempts = []
-        for each in tries:
-            edited, place = each.edited, places[each.edited.question]
-            attempts.append(
-                Attempt(
-                    place,
-                    encoded[edited.passage] if each.needs_encoding else np.asarray(self.dense.vectors[each.stored_row]),
-                    [
-                        *each.without,
-                        *([] if edited.new_gold is None else [edited.new_gold]),
-                        *edited.removed,
-                        *edited.still_above,
-                        *ignored.get((place, edited.ignored), ()),
-                    ],
-                    len(edited.still_above),
-                )
-            )
-        return ranks_of_passages(self.dense.vectors, vectors, attempts, self.similarity)
-
-    def _encode_passages(self, passages: Sequence[Passage]) -> dict[Passage, np.ndarray]:
-        """Return the vector of each passage, (d,) float16, encoding all passages in one batch."""
-        return dict(zip(passages, self._new_passages.encode(passages), strict=True)) if passages else {}
-
-    def _rows_naming(self, names: set[tuple[int, str]], vectors: np.ndarray) -> dict[tuple[int, str], list[int]]:
-        """Return for each (question, name) the top-ranked passages whose title contains the name."""
-        if not names:
-            return {}
-        asked_pairs = sorted(names)
-        hits = self.dense.search_vectors(
-            vectors[[number for number, _ in asked_pairs]], min(PASSAGES_ABOVE, len(self.study.corpus))
-        )
-        result = {}
-        for (number, name), ordinals in zip(asked_pairs, hits.ordinals, strict=True):
-            rows = [int(row) for row in ordinals if row >= 0]
-            words = set(name_words(name))
-            titles = zip(rows, self.study.corpus.passages(rows), strict=True)
-            result[number, name] = [row for row, passage in titles if words <= set(name_words(passage.title))]
-        return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -464,28 +352,7 @@ class _LoadedMiss:
     rank: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    """An edit whose effect is to be measured. stored, row: the passage before the edit, and its row. without: rows that
-    are never ranked.
-    """
-
-    edited: EditedMiss
-    stored: Passage
-    row: int
-    without: Sequence[int]
-
-    @property
-    def needs_encoding(self) -> bool:
-        return self.edited.new_gold is None and self.edited.passage != self.stored
-
-    @property
-    def stored_row(self) -> int:
-        """The row whose stored vector is used if the edit does not change the passage's text."""
-        return self.row if self.edited.new_gold is None else self.edited.new_gold
-
-
-def _pairs_that_improve(ranked_pairs: Mapping[str, tuple[_Attempt, int]]) -> dict[str, _Attempt]:
+def _pairs_that_improve(ranked_pairs: Mapping[str, tuple[EditAttempt, int]]) -> dict[str, EditAttempt]:
     """Return the pairs that reach a better rank than every smaller pair. ranked_pairs: maps each pair to its edit and
     rank, smallest first.
     """

@@ -93,10 +93,11 @@ def test_from_home_to_a_question_and_through_its_list(tab, address):
     tab.locator("[data-focus=causes]").click()  # the causes of the misses, and the questions behind a count
     count = tab.locator("#causes a[data-focus=cause-b-rare_subject]")
     rare = int(count.inner_text())
+    expect(tab.locator(".js-plotly-plot").first).to_be_visible()
     count.click()
     expect(tab.locator(".pager")).to_contain_text(f"of {rare} questions")
     assert parameters(tab)["slice"] == "cause(tiny-dev):rare_subject"
-    expect(tab.locator(".js-plotly-plot").first).to_be_visible()
+    expect(tab.locator("#questions h2")).to_be_in_viewport()
 
 
 def test_quick_key_presses_each_count(tab, address):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import streamlit as st
 
-from blindspot.analysis.rate_sequence import EXPECTED, EXPECTED_WEIGHT
 from blindspot.app import checks, url, who
 from blindspot.app.checks import Labelled
 from blindspot.app.components import jobs
@@ -168,7 +167,6 @@ def _about_the_rate(figures: Labelled, begins_later: bool) -> str:
     assert rate is not None
     return (
         f"{rate.false:,} of {quantity(rate.judged, 'judged pair')} {noun_form(rate.false, 'is', 'are')} false. The rate is not that "
-        f"share: suspicious pairs are drawn up to twice as often and weigh less, and the estimate begins at {EXPECTED:.0%}, which "
-        f"weighs as much as {EXPECTED_WEIGHT:.0f} labels. The interval holds whenever you stop."
+        f"share: suspicious pairs are drawn up to twice as often and weigh less. The interval holds whenever you stop."
         + (" The plot begins where the interval fits." if begins_later else "")
     )

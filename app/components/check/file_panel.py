@@ -12,9 +12,10 @@ from blindspot.app.checks import Labelled
 from blindspot.app.components import jobs
 from blindspot.app.components.check.rules_panel import chosen_row, rule_names, usual_name
 from blindspot.app.markup import Html, div, escape_markdown, show, tag
+from blindspot.backend.checking.cleaned_file import Outcome
 from blindspot.backend.checking.jobs import CleanedFile, cleaned_paths, write_cleaned
-from blindspot.backend.checking.rules import RuleCurve, RuleRow, parse_rule
-from blindspot.backend.checking.sample import RateEstimate
+from blindspot.backend.checking.rules import RuleCurve, parse_rule
+from blindspot.backend.checking.words import left_words
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import quantity
@@ -49,7 +50,8 @@ def file_panel(open_study: Study, figures: Labelled, curve: RuleCurve, written_f
         is_primary = url.value("step") and not (figures.rate is not None and figures.rate.is_vague)
         if not is_primary and not is_current:
             write_button(open_study, curve, written_file)
-        show(tag("p", _file_sentence(how, figures.rate, row), cls="convention"))
+        rule = None if row is None else row.rule.as_text()
+        show(tag("p", _file_sentence(how, checks.outcome(open_study, rule)), cls="convention"))
         if written_file is not None:
             _written_file(open_study, figures, written_file, is_current)
 
@@ -81,27 +83,17 @@ def _usual_fate(written_file: CleanedFile | None) -> str:
     return "relabel" if written_file is None or written_file.relabel else "drop"
 
 
-def _file_sentence(false_negatives_fate: str, rate: RateEstimate | None, row: RuleRow | None) -> str:
+def _file_sentence(false_negatives_fate: str, result: Outcome | None) -> str:
     """Say what goes and what becomes a positive, and how many of the negatives left are false."""
     judged = "become positives of their questions" if false_negatives_fate == "relabel" else "go"
     said = (
         f"The cleaned file has the same format, columns and order. Negatives that were judged false {judged}; those that the file itself calls "
         "positive go."
     )
-    if row is not None:
-        share, low, high = (f"{100 * each:.1f}" for each in (row.false_share, row.low, row.high))
-        return (
-            f"{said} The rule drops {quantity(row.dropped, 'negative')}, those judged false among them, and most that nobody judged. Of the "
-            f"{row.kept:,} that it keeps, about {share}% are false (95%: {low} to {high}), less those that were judged."
-        )
-    if rate is None or rate.estimate is None or rate.low is None or rate.high is None:
+    if result is None:
         return said
-    known = rate.known_false + rate.false
-    left = max(rate.pairs - known, 1)
-    share, low, high = (
-        f"{100 * max(each * rate.pairs - known, 0) / left:.1f}" for each in (rate.estimate, rate.low, rate.high)
-    )
-    return f"{said} Of the {left:,} negatives left, about {share}% are still false (95%: {low} to {high})."
+    by_rule = f" The rule drops {result.by_rule:,} more; it drops none that was judged true." if result.by_rule else ""
+    return f"{said}{by_rule} {left_words(result)}"
 
 
 def _written_file(open_study: Study, figures: Labelled, written_file: CleanedFile, is_current: bool) -> None:

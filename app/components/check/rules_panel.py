@@ -90,7 +90,7 @@ def rules_panel(
             approximate = ", approximate for a model of the labels" if best.rule.name == "judge" else ""
             bounds = tag(
                 "p",
-                f"These labels chose the row too. Bounds that hold for all rows together{approximate}: of what it drops, at least "
+                f"The same labels chose the row. Bounds that allow for it, since they hold for all rows together{approximate}: of what it drops, at least "
                 f"{curve.drops_at_least:.1%} are false, and of what it keeps, at most {curve.promise:.1%}.",
             )
         every = tag(
@@ -152,7 +152,7 @@ def _row(row: RuleRow, is_best: bool, is_chosen: bool) -> Html:
     argument = tag(
         "code", f"{row.rule.name}=", tag("wbr"), f"{row.rule.displayed_value:g}"
     )  # breaks there in a narrow window
-    address = url.href(url.CHECK, {**RULE_STEP, "rule": WITHOUT_RULE if is_chosen else name}) + "#rules"
+    address = url.href(url.CHECK, {**RULE_STEP, "rule": name}) + "#rules"
     mark = tag("span", "★ ", title="separates best") if is_best else ""
     return tag(
         "tr",
