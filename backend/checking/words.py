@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from blindspot.backend.checking.cleaned_file import Changes, Outcome
 from blindspot.backend.checking.facts import BatchSize, FileFacts, FileFinding
 from blindspot.backend.checking.golden_sets import LogFacts, LogPrecision
-from blindspot.backend.checking.rules import MiningRule, RuleCurve
+from blindspot.backend.checking.rules import MiningRule, RuleCurve, RuleRow
 from blindspot.backend.checking.sample import ASSUMED, RateEstimate, WidthForecast
 from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.text.number_words import noun_form, quantity
@@ -107,10 +107,11 @@ def paste_words(curve: RuleCurve) -> str:
     if curve.to_paste is None or curve.to_paste == curve.chosen:
         return ""
     row = curve.rows[curve.to_paste]
-    return (
-        f"The best rule to mine with: `{row.rule.argument}` keeps {quantity(row.kept, 'negative pair')}, of which "
-        f"{row.false_share:.1%} are false ({row.low:.1%} to {row.high:.1%})"
-    )
+    return f"The best rule to mine with: `{row.rule.argument}` keeps {_kept_words(row)}"
+
+
+def _kept_words(row: RuleRow) -> str:
+    return f"{quantity(row.kept, 'negative pair')}, of which {row.false_share:.1%} are false ({row.low:.1%} to {row.high:.1%})"
 
 
 def change_lines(changes: Changes) -> Sequence[str]:
@@ -147,6 +148,9 @@ def cleaning_card(
 ) -> str:
     """Return the card as Markdown. rule: the one that was applied. result: what the file has now."""
     applied = "No rule was applied." if rule is None else f"Applied: a negative is kept only if {rule.condition}."
+    row = next((each for each in curve.rows if each.rule == rule), None)
+    if row is not None:
+        applied += f" It keeps {_kept_words(row)}."
     left = [] if result is None else [f"- {left_words(result)}"]
     best = [] if curve.chosen is None else [rule_words(curve), "", f"Why: {curve.why}.", "", paste_words(curve)]
     if curve.chosen is not None and curve.rows[curve.chosen].rule != rule:

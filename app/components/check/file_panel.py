@@ -86,8 +86,9 @@ def _usual_fate(written_file: CleanedFile | None) -> str:
 def _file_sentence(false_negatives_fate: str, result: Outcome | None) -> str:
     """Say what goes and what becomes a positive, and how many of the negatives left are false."""
     judged = "become positives of their questions" if false_negatives_fate == "relabel" else "go"
+    which = "Negatives" if result is None else f"The {quantity(result.judged_false, 'negative')}"
     said = (
-        f"The cleaned file has the same format, columns and order. Negatives that were judged false {judged}; those that the file itself calls "
+        f"The cleaned file has the same format, columns and order. {which} judged false {judged}; those that the file itself calls "
         "positive go."
     )
     if result is None:
