@@ -53,7 +53,7 @@ needs it.
 """
 EXPECTED, EXPECTED_WEIGHT = 0.08, 10.0
 """The share of hits by which the first draws are bet on, and the number of labels that this assumption counts as. The
-estimate does not use it: with it, shares of 20% and 40% came out 1 and 3 points low after 100 labels.
+estimate does not use it: with it, shares of 20% and 40% came out 1 and 5 points low after 100 labels.
 """
 OWN_WEIGHT = 10.0
 """The starting chance of a cell counts as much as this many labels of the cell."""
