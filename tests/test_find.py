@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from blindspot.app.cli import app
 from blindspot.app.components.found_texts import one_line
+from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval import bm25, full_text
 from blindspot.backend.retrieval.bm25 import BM25
@@ -23,7 +24,7 @@ from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.questions import Questions
 from blindspot.db.queue import Candidate, Item, Queue
-from blindspot.db.records import Passage, Question
+from blindspot.db.records import Hits, Passage, Question
 from tests.app_pages import HOSTILE, Page, hand_made_study
 from tests.http_service import client, served
 from tests.studies import make_study
@@ -138,7 +139,24 @@ def test_whoever_still_has_to_judge_gets_no_ranks(indexed_study):
 def test_questions_are_found_by_their_words(study):
     assert ids(find(study, "where 3?", "questions")) == ["q3"]
     result = find(study, "thing", "questions", limit=2)
-    assert ids(result) == ["q0", "q1"] and result.has_more and result.method_note.startswith("6 questions")
+    assert ids(result) == ["q0", "q1"] and result.has_more and result.total == 6
+    assert ids(find(study, "hing", "questions")) == [], "words are whole words"
+    assert find(study, "“THING”, where", "questions").total == 6, "marks at the ends of words are not looked for"
+
+
+def test_gold_that_a_run_did_not_search_for_is_said_and_its_question_is_no_dead_end(tmp_path):
+    passages = [Passage(f"p{n}", f"Place {n}", "Nothing here.") for n in range(4)]
+    asked = Question("q1", "where is it?", split="dev", answers=("there",))
+    other = Question("q2", "where was Ada born?", split="train", gold=("p0",), answers=("there",))
+    study = make_study(tmp_path / "study", passages, [asked, other])
+    for name in ("a", "b"):
+        hits = Hits(np.array([[0, 1]], np.int32), np.array([[2.0, 1.0]], np.float32))
+        write_run(study, name, ["q1"], hits, {"retriever": name})
+    page = Page(study.folder, "find", words="Place 0")
+    assert "where was Ada born? not in " in page.text and "question?question=q2" in page.links()
+    told = Page(study.folder, "question", question="q2")
+    assert "where was Ada born?" in told.part("<h1.*?</h1>")
+    assert "Neither a nor b searched for this train question." in told.text and "Place 0" in told.text
 
 
 @pytest.mark.parametrize("query, limit, said", [
@@ -214,7 +232,7 @@ def test_the_title_says_how_many_passages_a_run_retrieves(study):
     told = Page(study.folder, "find", "ann", words="filler", run="beta").text
     assert "no question outside your open batches" in told, "q1 is left out for ann"
     assert title == "More than 20 passages have “filler”."
-    assert f"beta retrieves {retrieved or 'none'} of the first 20 in the top 15 of a question." in page.text
+    assert f"beta ranks {retrieved or 'none'} of the first 20 in its top 15 for some question." in page.text
 
 
 def test_a_number_of_questions_is_a_link_that_lists_them_all_and_back_finds_them_open(study):
@@ -246,7 +264,7 @@ def test_the_page_escapes_what_it_shows_and_links_to_questions(study):
     assert '<mark class="word">Before</mark>' in page.html
     assert "question?question=q6" in page.links(), "the question whose gold the passage is"
     assert "1 passage has all of the words of “ansver6 before”" in page.text, "the answer is the title"
-    assert "Find a passage, question or note" in Page(study.folder, "find", place="questions").text
+    assert "Find a question" in Page(study.folder, "find", place="questions").text
     assert "No question has “nowhere”" in Page(study.folder, "find", words="nowhere", place="questions").text
     assert 'data-key="/"' in page.html, "the key / leads here from every page"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
 from blindspot.app import url
@@ -20,12 +20,14 @@ GOLD = "Questions whose relevant passages, as they were imported, include this o
 
 class Retrieved(NamedTuple):
     """For each passage id, the questions for which a run ranks the passage in its first k, as (rank, question id,
-    text), best rank first. leaves_out: whether questions that the person still has to judge are left out.
+    text), best rank first. searched: the ids of all questions of the run. leaves_out: whether questions that the person
+    still has to judge are left out.
     """
 
     run: str
     k: int
     by: Mapping[str, Sequence[tuple[int, str, str]]]
+    searched: Set[str]
     leaves_out: bool = False
 
 
@@ -46,7 +48,7 @@ def found_title(result: TextSearch, words: str, retrieving_questions: Retrieved 
         number = sum(id in retrieving_questions.by for id in ids) or "none"
         of_them = f"{number} of the first {len(ids)}" if is_cut or len(ids) < count else f"{number} of them"
         retrieved = (
-            f"{retrieving_questions.run} retrieves {of_them} in the top {retrieving_questions.k} of a question. "
+            f"{retrieving_questions.run} ranks {of_them} in its top {retrieving_questions.k} for some question. "
         )
     return join(tag("h1", f"{title}."), tag("p", retrieved, note, cls="soft"))
 
@@ -110,7 +112,7 @@ def _passage_table(
         if retrieving_questions is not None:
             found = retrieving_questions.by.get(each.id, [])
             links = [
-                join(_question_link(id, text, a=retrieving_questions.run), f" at rank {rank}")
+                join(_question_link(id, text, a=retrieving_questions.run), span(f" at rank {rank}", cls="unbroken"))
                 for rank, id, text in found
             ]
             none = "no question" + (" outside your open batches" if retrieving_questions.leaves_out else "")
@@ -121,7 +123,7 @@ def _passage_table(
                 tag("td", f"{found[0][0]}" if found else "–", cls="best"),
             ]
             lists.append((f"{retrieving_questions.run} retrieves it for", links))
-        links = [_question_link(id, text) for id, text in gold.get(each.id, [])]
+        links = [_gold_link(id, text, retrieving_questions) for id, text in gold.get(each.id, [])]
         shown = _listed_or_counted(links, each.id, here) or span("none", cls="soft")
         rows.append(tag("tr", *cells, tag("td", shown, cls="left gold-of")))
         if here.get(OPENED) == each.id:
@@ -131,7 +133,9 @@ def _passage_table(
         title = f"Questions for which {retrieving_questions.run} ranks the passage in its top {retrieving_questions.k}"
         heads += [
             tag("th", term("questions", title), scope="col", cls="left"),
-            tag("th", term("best rank", title), scope="col", cls="best"),
+            tag(
+                "th", term("best rank", "The best of the passage's ranks for these questions"), scope="col", cls="best"
+            ),
         ]
     heads.append(tag("th", term("gold of", GOLD), scope="col", cls="left gold-of"))
     return scrolling(tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), cls="found"))
@@ -177,6 +181,13 @@ def _lists_row(lists: Sequence[tuple[str, Sequence[Html]]]) -> Html:
         if links
     ]
     return tag("tr", tag("td", *parts, colspan=4, cls="left"), cls="opened")
+
+
+def _gold_link(id: str, text: str, retrieved: Retrieved | None) -> Html:
+    """A question that has the passage as gold; if the run did not search for it, that is said."""
+    if retrieved is None or id in retrieved.searched:
+        return _question_link(id, text)
+    return join(_question_link(id, text), span(f" not in {retrieved.run}", cls="soft"))
 
 
 def _question_link(id: str, text: str, **more: str) -> Html:

@@ -32,13 +32,14 @@ from blindspot.backend.evaluation.slices import by_results
 from blindspot.backend.text.number_words import quantity
 
 FOUND = "Share among the questions for which the run finds a relevant passage. A circumstance that is as common there explains nothing"
+NOTE = "Click a count to list its questions. Gold counts as it was imported; below, “Does the gold state the fact?” checks it."
 DIFFERENCE = "Share of the misses minus share of the found questions, with Newcombe's 95% interval"
 PAIRED = "Questions missed with the cause, A − B, in % of all questions, with the p value of a sign-flip test (Holm)"
 
 
 def causes_panel(comparison: Comparison, selection: Selection, subset: np.ndarray) -> None:
     """Show the panel if the address asks for it. `subset` holds the questions that pass the filters, (q,) bool."""
-    if not selection.causes:
+    if not selection.causes or _is_of_a_cause(selection):
         return
     rows = np.flatnonzero(subset)
     sides: tuple[Side, ...] = ("a",) if selection.a == selection.b else ("a", "b")
@@ -51,7 +52,7 @@ def causes_panel(comparison: Comparison, selection: Selection, subset: np.ndarra
         )
         return
     answers = [tag("p", each) for each in table.sentences]
-    note = join(tag("p", "Click a count to list its questions.", cls="convention"), methods_note(table.method))
+    note = join(tag("p", NOTE, cls="convention"), methods_note(table.method))
     with st.container(key="causes"):
         show(
             div(
@@ -69,9 +70,14 @@ def causes_panel(comparison: Comparison, selection: Selection, subset: np.ndarra
             table_downloads(f"causes-{selection.a}-{selection.b}", report.as_latex, report.as_csv)
 
 
+def _is_of_a_cause(selection: Selection) -> bool:
+    """Whether the questions were selected by a cause; counting causes among them would be circular."""
+    return "cause(" in selection.slice
+
+
 def causes_link(selection: Selection) -> Html:
     """The link that opens the panel; nothing while it is open."""
-    if selection.causes:
+    if selection.causes or _is_of_a_cause(selection):
         return Html("")
     return link("Why are questions missed?", selection.on_compare(causes="1") + "#causes", data_focus="causes")
 
@@ -146,9 +152,17 @@ def _cells(run: RunMisses, line: CauseLine, selection: Selection) -> list[Html]:
     return [
         tag("td", count, known, cls="first flip"),
         tag("td", percentage(line.share, inline=True)),
-        tag("td", percentage(line.found) if line.found.n else "–", cls="wide"),
+        tag("td", _found_share(run, line), cls="wide"),
         tag("td", _difference(line.difference), cls="wide"),
     ]
+
+
+def _found_share(run: RunMisses, line: CauseLine) -> Html:
+    """The share among the found questions, and of how many of them where the rule leaves some out."""
+    if not line.found.n:
+        return span("–", title="The rule can be applied to no found question, so there is no control")
+    of = "" if line.found.n == run.questions - run.misses else span(f" of {line.found.n:,}", cls="soft")
+    return join(percentage(line.found), of)
 
 
 def _difference(estimate: Estimate) -> Html:

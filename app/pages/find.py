@@ -16,8 +16,11 @@ from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.retrieval import full_text
 from blindspot.backend.text.number_words import quantity
 
-EMPTY = "Find a passage, question or note"
-ABOUT = "Each passage comes with the questions for which a run retrieves it."
+ABOUT = {
+    "passages": ("Find a passage", "Each passage comes with the questions for which a run retrieves it."),
+    "questions": ("Find a question", "By whole words of its text."),
+    "notes": ("Find a note", "By words of the notes that annotators left."),
+}
 TITLES = {"passages": "Passages", "questions": "Questions", "notes": "Notes"}
 SHOWN, MOST = 20, full_text.MAX_FOUND
 EXAMPLES, MOST_RETRIEVED = 3, 10
@@ -33,8 +36,9 @@ def page() -> None:
     if not words:
         heading, listed = _most_retrieved(opened, run) if run and place == "passages" else ("", Html(""))
         with head:
-            about = tag("p", ABOUT, " ", _examples(opened, run), cls="soft", data_to_search=True)
-            show(tag("h1", heading or EMPTY), about)
+            empty, about = ABOUT[place]
+            examples = "" if place == "notes" else _examples(opened, run, place)
+            show(tag("h1", heading or empty), tag("p", about, " ", examples, cls="soft", data_to_search=True))
         show(listed)
         return
     limit = url.number("show", SHOWN, 1, MOST)
@@ -47,7 +51,7 @@ def page() -> None:
     with head:
         show(
             found_title(result, words, retrieved),
-            "" if result.results else tag("p", _examples(opened, run), cls="soft"),
+            "" if result.results else tag("p", _examples(opened, run, place), cls="soft"),
         )
     show(found_list(opened, result, st.query_params.to_dict(), more, retrieved))
 
@@ -79,14 +83,17 @@ def _search_fields(open_study: Study, places: list[full_text.Place]) -> tuple[st
     return words, place, run
 
 
-def _examples(open_study: Study, run: str) -> Html:
+def _examples(open_study: Study, run: str, place: full_text.Place) -> Html:
     """Links that search for the subjects of the first questions of a run."""
     if not run:
         return Html("")
     first = open_study.questions.with_ids(open_study.run(run).question_ids[:EXAMPLES])
     subjects = dict.fromkeys(question.subject for question in first if question.subject)
     links = [
-        join(" · " if number else "", link(each, url.href(url.FIND, {"words": each})))
+        join(
+            " · " if number else "",
+            link(each, url.href(url.FIND, {"words": each, "place": None if place == "passages" else place})),
+        )
         for number, each in enumerate(subjects)
     ]
     return join("For example: ", *links) if links else Html("")
@@ -137,7 +144,8 @@ def _retrieved(open_study: Study, name: str, passages: list[str]) -> Retrieved:
             hits_by_passage.setdefault(of_row[int(run.hits.ordinals[row, column])], []).append(
                 (column + 1, id, texts[id])
             )
-    return Retrieved(name, k, {passage: sorted(found) for passage, found in hits_by_passage.items()}, bool(hidden))
+    by = {passage: sorted(found) for passage, found in hits_by_passage.items()}
+    return Retrieved(name, k, by, frozenset(run.question_ids), bool(hidden))
 
 
 def _searchable_places(open_study: Study) -> list[full_text.Place]:

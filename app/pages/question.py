@@ -38,7 +38,7 @@ from blindspot.backend.retrieval import live
 from blindspot.backend.retrieval.full_text import unknown_names
 from blindspot.backend.retrieval.retriever import kind_of
 from blindspot.backend.text.answers import answer_spans, mentions_subject, rule_for
-from blindspot.db.errors import BlindspotError, Missing
+from blindspot.db.errors import BlindspotError
 from blindspot.db.people import Person
 from blindspot.db.records import Passage, Question
 
@@ -105,7 +105,8 @@ def _listed_question(open_study: Study) -> None:
     if a == b:
         lists = lists[:1] + lists[2:]
     if not lists:
-        raise Missing(f"neither {a} nor {b} searched for question {asked!r}; choose a run that did")
+        _unsearched(open_study, question, list(runs), (a, b), rule)
+        return
     person = who.signed_in_person(open_study.labels_path)
     source, with_answers = open_study.questions.frequency_source, study.with_answers(open_study, question)
     show(question_head(question, _finding(open_study, compared, question, rule)))
@@ -119,6 +120,26 @@ def _listed_question(open_study: Study) -> None:
     question_labels(open_study, question, person)
     _show_lists(open_study, lists, question, rule, gold, marks, _missing_side(compared, question, chosen.k))
     show(div(span(convention(compared.run_a.kind, rule), cls="soft"), cls="foot"))
+
+
+def _unsearched(open_study: Study, question: Question, runs: Sequence[str], pair: tuple[str, str], rule: str) -> None:
+    """Show a question that neither run of the page searched for: what is known of it, and the ways to a list."""
+    searched = [name for name in runs if question.id in open_study.run(name).question_ids]
+    ways: list[Html] = [
+        link(f"See it in {name}", url.href(url.QUESTION, {"question": question.id, "a": name, "b": name}))
+        for name in searched[:SHOWN]
+    ]
+    if not searched and live.answering_retrievers(open_study):
+        ways = [link("Search for it now", url.href(url.QUESTION, {"ask": question.text}), cls="button main")]
+    names = " nor ".join(dict.fromkeys(pair))
+    words = f"{'Neither ' if len(set(pair)) > 1 else 'Not '}{names} searched for this {question.split} question. "
+    show(question_head(question, notice(words, *(join(" ", way) for way in ways))))
+    gold = list(open_study.corpus.ordinals(question.gold).values())
+    show(
+        question_facts(question, open_study.questions.frequency_source, study.with_answers(open_study, question)),
+        set_and_id(question),
+        gold_table(question, list(zip(gold, open_study.corpus.passages(gold), strict=True)), [], rule),
+    )
 
 
 def _details(

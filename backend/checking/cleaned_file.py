@@ -133,12 +133,13 @@ class Outcome:
     """What is in a cleaned file, counted in distinct negative pairs.
 
     Attributes:
-        judged_false: Pairs that were judged false: they become positives or go. by_rule: Pairs that the rule drops.
-        left: The negatives left. false_share, low, high: The share of them that is false, with its interval.
+        judged_false: Pairs that were judged false: they become positives or go. by_rule: Further pairs that the rule drops.
+        overruled: Pairs that it would drop, but that people judged true. left: The negatives left. false_share, low, high: The share of them that is false, with its interval.
     """
 
     judged_false: int
     by_rule: int
+    overruled: int
     left: int
     false_share: float
     low: float
@@ -165,7 +166,9 @@ def outcome(
     left = len(np.unique(places.keys[~places.positive & (why == 0)]))
     found = int(np.isin(kept, judged_false).sum())
     left_false = (min(max(share * len(kept) - found, 0.0) / max(left, 1), 1.0) for share in shares)
-    return Outcome(len(judged_false), len(np.unique(places.keys[why == BY_RULE])), left, *left_false)
+    by_rule = len(np.unique(places.keys[why == BY_RULE]))
+    overruled = int(np.isin(np.setdiff1d(pairs.keys, kept), _keys_of(labels, is_false=False)).sum())
+    return Outcome(len(judged_false), by_rule, overruled, left, *left_false)
 
 
 def _spare_negatives(

@@ -91,12 +91,12 @@ def rule_words(curve: RuleCurve) -> str:
     """
     assert curve.chosen is not None
     row = curve.rows[curve.chosen]
-    paste = row.rule.argument or f"blindspot check --out --rule {row.rule.as_text()}"
+    paste = f"paste `{row.rule.argument}`" if row.rule.argument else f"apply it with `--rule {row.rule.as_text()}`"
     promise = "" if curve.promise is None else f", at most {curve.promise:.1%} for all rows together"
     return (
         f"The rule that keeps a negative if {row.rule.condition} leaves {quantity(row.kept, 'negative pair')}, of which "
         f"{row.false_share:.1%} are false ({row.low:.1%} to {row.high:.1%}{promise}), and "
-        f"{quantity(row.questions_emptied, 'question')} without a negative; paste `{paste}`"
+        f"{quantity(row.questions_emptied, 'question')} without a negative; {paste}"
     )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from blindspot.backend.retrieval import live
@@ -24,6 +25,7 @@ MAX_FOUND = 100
 ROWS_SCANNED = 200_000  # passages that a search without an index looks through
 BM25 = "bm25"
 NAMED_PASSAGES = 50  # passages in which a name is looked for
+_MARKS = string.punctuation + "“”‘’«»–—…¿¡"  # at the ends of a word they are not looked for
 _NAME = re.compile(r"(?:\b[^\W\d_a-z][\w'’-]*\s?)+")
 
 
@@ -99,7 +101,7 @@ def find(
         BadInput: The query is empty or too long, or `limit` is out of range.
         Missing: The study has no passages.
     """
-    words = query.split()
+    words = [word.strip(_MARKS) or word for word in query.split()]
     if not words or len(query) > MAX_WORDS:
         raise BadInput(f"a search needs between 1 and {MAX_WORDS} characters")
     if not 1 <= limit <= MAX_FOUND:
@@ -114,9 +116,12 @@ def find(
         return _matching_passages(study, words, limit, "you still have questions to judge")
     if BM25 not in live.answering_retrievers(study):
         return _matching_passages(study, words, limit, "the study has no BM25 index (blindspot index bm25)")
-    ranked = _ranked_passages(study, query, limit)
-    why = "BM25 ranks none (it leaves out the most frequent English words)"
-    return ranked if ranked.results else _matching_passages(study, words, limit, why)
+    ranked = _ranked_passages(study, " ".join(words), limit)
+    if ranked.results:
+        return ranked
+    found = _matching_passages(study, words, limit, "BM25 ranks none (it leaves out the most frequent English words)")
+    nowhere = "BM25 ranks no passage for them, and none has them all inside other words either."
+    return found if found.results else replace(found, method_note=nowhere)
 
 
 def unknown_names(study: Study, question: str, hidden_questions: Set[str] = frozenset()) -> list[str]:
@@ -183,15 +188,11 @@ def _matching_passages(study: Study, words: list[str], limit: int, reason: str) 
 
 
 def _questions(study: Study, words: list[str], limit: int) -> TextSearch:
-    questions, total = study.questions.page(search_words=words, limit=limit)
-    found = [TextResult(each.id, "", _excerpt(each.text, _spans(each.text, words))) for each in questions]
-    return TextSearch(
-        "questions",
-        found,
-        total > limit,
-        f"{total:,} questions contain all of the words, in the order of import.",
-        total=total,
-    )
+    containing, _ = study.questions.page(search_words=words, limit=-1)
+    questions = [each for each in containing if _fit(each.text, " ".join(words)) < _SOME_WORDS]
+    found = [TextResult(each.id, "", _excerpt(each.text, _spans(each.text, words, True))) for each in questions[:limit]]
+    how = "In the order of import." if questions else "Words are whole words, in any case."
+    return TextSearch("questions", found, len(questions) > limit, how, total=len(questions))
 
 
 def _notes(study: Study, words: list[str], limit: int, hidden_questions: Set[str], annotator: str | None) -> TextSearch:
@@ -204,9 +205,10 @@ def _notes(study: Study, words: list[str], limit: int, hidden_questions: Set[str
     return TextSearch("notes", found, len(rows) > limit, f"{whose} that contain all of the words, newest first.")
 
 
-def _spans(text: str, words: list[str]) -> list[Span]:
-    """Return the spans of the words in the text, ignoring case."""
-    pattern = re.compile("|".join(re.escape(word) for word in sorted(set(words), key=len, reverse=True)), re.IGNORECASE)
+def _spans(text: str, words: list[str], whole: bool = False) -> list[Span]:
+    """Return the spans of the words in the text, ignoring case. whole: not those inside longer words."""
+    either = "|".join(re.escape(word) for word in sorted(set(words), key=len, reverse=True))
+    pattern = re.compile(rf"(?<!\w)(?:{either})(?!\w)" if whole else either, re.IGNORECASE)
     return merge_spans(match.span() for match in pattern.finditer(text))
 
 

@@ -14,11 +14,11 @@ from blindspot.app.components.check.rules_panel import chosen_row, rule_names, u
 from blindspot.app.markup import Html, div, escape_markdown, show, tag
 from blindspot.backend.checking.cleaned_file import Outcome
 from blindspot.backend.checking.jobs import CleanedFile, cleaned_paths, write_cleaned
-from blindspot.backend.checking.rules import RuleCurve, parse_rule
+from blindspot.backend.checking.rules import RuleCurve, RuleRow, parse_rule
 from blindspot.backend.checking.words import left_words
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import quantity
+from blindspot.backend.text.number_words import noun_form, quantity
 
 MOST_DOWNLOADED = 200 << 20  # bytes; a larger file is named, not sent
 NAMES = ("Download the file", "The list of changes", "The card")
@@ -51,7 +51,7 @@ def file_panel(open_study: Study, figures: Labelled, curve: RuleCurve, written_f
         if not is_primary and not is_current:
             write_button(open_study, curve, written_file)
         rule = None if row is None else row.rule.as_text()
-        show(tag("p", _file_sentence(how, checks.outcome(open_study, rule)), cls="convention"))
+        show(tag("p", _file_sentence(how, row, checks.outcome(open_study, rule)), cls="convention"))
         if written_file is not None:
             _written_file(open_study, figures, written_file, is_current)
 
@@ -83,7 +83,7 @@ def _usual_fate(written_file: CleanedFile | None) -> str:
     return "relabel" if written_file is None or written_file.relabel else "drop"
 
 
-def _file_sentence(false_negatives_fate: str, result: Outcome | None) -> str:
+def _file_sentence(false_negatives_fate: str, row: RuleRow | None, result: Outcome | None) -> str:
     """Say what goes and what becomes a positive, and how many of the negatives left are false."""
     judged = "become positives of their questions" if false_negatives_fate == "relabel" else "go"
     which = "Negatives" if result is None else f"The {quantity(result.judged_false, 'negative')}"
@@ -93,7 +93,13 @@ def _file_sentence(false_negatives_fate: str, result: Outcome | None) -> str:
     )
     if result is None:
         return said
-    by_rule = f" The rule drops {result.by_rule:,} more; it drops none that was judged true." if result.by_rule else ""
+    by_rule = ""
+    if row is not None:
+        also = row.dropped - result.by_rule - result.overruled
+        by_rule = (
+            f" Of the {row.dropped:,} that the rule drops, {also:,} are among these; {result.overruled:,} {noun_form(result.overruled, 'stays', 'stay')}, "
+            f"judged true; {result.by_rule:,} more {noun_form(result.by_rule, 'goes', 'go')}."
+        )
     return f"{said}{by_rule} {left_words(result)}"
 
 

@@ -19,6 +19,7 @@ from blindspot.backend.text.number_words import quantity
 RULE_STEP, FILE_STEP = {"step": "rule"}, {"step": "file"}
 """The query parameters of the page where a rule is chosen, and where the file is written: that part comes first."""
 WITHOUT_RULE = "none"
+ON_SCALE = ("max_score", "absolute_margin")  # rules whose value means something only beside scores of one retriever
 HEADS = (
     ("kept", "Distinct negative pairs that the rule keeps"),
     ("false of kept", "Share of false negatives among the kept ones, with an interval that holds whenever you stop"),
@@ -116,10 +117,12 @@ def _pastes(open_study: Study, curve: RuleCurve, row: RuleRow | None, source: Pa
     out = shlex.quote(f"clean-{source.name}")
     places = f"{shlex.quote(str(source))} --study {shlex.quote(str(open_study.folder))} --out {out}"
     st.code(f"blindspot check {places} --rule {row.rule.as_text()}", language=None, wrap_lines=True)
-    words = "To mine again with it, paste:"
+    scale = " with scores on this file's scale" if row.rule.name in ON_SCALE else ""
+    words = f"To mine again with it{scale}, paste:"
     if row.rule.argument is None and curve.to_paste is not None:
         row = curve.rows[curve.to_paste]
-        words = f"Mining knows no such model. Its best rule keeps a negative if {row.rule.condition}:"
+        scale = " (on the scale of this file's scores)" if row.rule.name in ON_SCALE else ""
+        words = f"Mining knows no such model. Its best rule keeps a negative if {row.rule.condition}{scale}:"
     if row.rule.argument is not None:
         show(tag("p", words))
         st.code(row.rule.argument, language="python", wrap_lines=True)
