@@ -131,8 +131,8 @@ def _unsearched(open_study: Study, question: Question, runs: Sequence[str], pair
     ]
     if not searched and live.answering_retrievers(open_study):
         ways = [link("Search for it now", url.href(url.QUESTION, {"ask": question.text}), cls="button main")]
-    names = " nor ".join(dict.fromkeys(pair))
-    words = f"{'Neither ' if len(set(pair)) > 1 else 'Not '}{names} searched for this {question.split} question. "
+    none = f"Neither {pair[0]} nor {pair[1]} searched" if pair[0] != pair[1] else f"{pair[0]} did not search"
+    words = f"{none} for this {question.split} question. "
     show(question_head(question, notice(words, *(join(" ", way) for way in ways))))
     gold = list(open_study.corpus.ordinals(question.gold).values())
     show(
