@@ -15,7 +15,7 @@ from blindspot.backend.text.number_words import noun_form, quantity
 LINE = 110  # characters of an excerpt that fit on a line
 BEFORE = 40  # characters before the first word found
 OPENED = "passage"  # parameter of the address: the passage whose questions are listed
-GOLD = "Questions whose relevant passages, as they were imported, include this one"
+GOLD = "Questions whose relevant passages, as they were imported, include this one; also of other question sets than the run's"
 
 
 class Retrieved(NamedTuple):
@@ -47,8 +47,9 @@ def found_title(result: TextSearch, words: str, retrieving_questions: Retrieved 
         ids = [each.id for each in result.results[:count]]
         number = sum(id in retrieving_questions.by for id in ids) or "none"
         of_them = f"{number} of the first {len(ids)}" if is_cut or len(ids) < count else f"{number} of them"
+        some = "any" if number == "none" else "some"
         retrieved = (
-            f"{retrieving_questions.run} ranks {of_them} in its top {retrieving_questions.k} for some question. "
+            f"{retrieving_questions.run} ranks {of_them} in its top {retrieving_questions.k} for {some} question. "
         )
     return join(tag("h1", f"{title}."), tag("p", retrieved, note, cls="soft"))
 
@@ -187,7 +188,7 @@ def _gold_link(id: str, text: str, retrieved: Retrieved | None) -> Html:
     """A question that has the passage as gold; if the run did not search for it, that is said."""
     if retrieved is None or id in retrieved.searched:
         return _question_link(id, text)
-    return join(_question_link(id, text), span(f" not in {retrieved.run}", cls="soft"))
+    return join(_question_link(id, text), span(f" (not searched by {retrieved.run})", cls="soft"))
 
 
 def _question_link(id: str, text: str, **more: str) -> Html:

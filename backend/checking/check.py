@@ -7,8 +7,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from math import isnan
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -164,13 +163,15 @@ class Check:
         """Return what a cleaned file will have; None where the labels say nothing of its rate, as of a rule that is not in
         the comparison.
         """
-        if rule is not None:
-            row = next((row for row in curve.rows if row.rule == rule), None)
-            shares = None if row is None or isnan(row.false_share) else (row.false_share, row.low, row.high)
-        else:
+        if rule is None:
             rate = self.rate()
-            shares = None if rate is None else rate.of_drawable
-        return None if shares is None else outcome(self.checked_study, self.labels, rule, shares)
+            shares, holds_for = None if rate is None else rate.of_drawable, ""
+        else:
+            found = curve.of_kept(rule)
+            shares, holds_for = (None, "") if found is None else found
+        if shares is None:
+            return None
+        return replace(outcome(self.checked_study, self.labels, rule, shares), holds_for=holds_for)
 
     def cleaned(self, relabel: bool = True, rule: MiningRule | str | None = None) -> Any:
         """Return the Dataset or DataFrame without its false negatives. Raises Refused if the check is of a file on

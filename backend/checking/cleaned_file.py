@@ -134,7 +134,8 @@ class Outcome:
 
     Attributes:
         judged_false: Pairs that were judged false: they become positives or go. by_rule: Further pairs that the rule drops.
-        overruled: Pairs that it would drop, but that people judged true. left: The negatives left. false_share, low, high: The share of them that is false, with its interval.
+        overruled: Pairs that it would drop, but that people judged true. holds_for: What the interval holds for, in words, if
+        that is a rule. left: The negatives left. false_share, low, high: The share of them that is false, with its interval.
     """
 
     judged_false: int
@@ -144,6 +145,7 @@ class Outcome:
     false_share: float
     low: float
     high: float
+    holds_for: str = ""
 
 
 def outcome(
@@ -165,10 +167,10 @@ def outcome(
     judged_false = np.unique(places.keys[why == JUDGED])
     left = len(np.unique(places.keys[~places.positive & (why == 0)]))
     found = int(np.isin(kept, judged_false).sum())
-    left_false = (min(max(share * len(kept) - found, 0.0) / max(left, 1), 1.0) for share in shares)
+    false, low, high = (min(max(share * len(kept) - found, 0.0) / max(left, 1), 1.0) for share in shares)
     by_rule = len(np.unique(places.keys[why == BY_RULE]))
     overruled = int(np.isin(np.setdiff1d(pairs.keys, kept), _keys_of(labels, is_false=False)).sum())
-    return Outcome(len(judged_false), by_rule, overruled, left, *left_false)
+    return Outcome(len(judged_false), by_rule, overruled, left, false, low, high)
 
 
 def _spare_negatives(

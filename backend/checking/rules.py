@@ -55,6 +55,11 @@ class MiningRule:
         """
         return -self.value if self.name in UPPER else self.value
 
+    @property
+    def is_on_scale(self) -> bool:
+        """Whether the value means something only beside the scores of one retriever."""
+        return self.name in ("max_score", "absolute_margin")
+
     def as_text(self) -> str:
         """Return the rule as an argument: `--rule` takes it, and `parse_rule` reads it."""
         return f"{self.name}={self.displayed_value:g}"
@@ -138,7 +143,8 @@ class RuleCurve:
     Attributes:
         chosen: Place of the row; None if no rule tells false from true negatives. why: In words.
         promise: Upper bound on the share of false negatives among those that the chosen row keeps, for all rows together.
-        drops_at_least: Lower bound on their share among those that it drops, likewise.
+        promise_low: The lower end that goes with it. drops_at_least: Lower bound on their share among those that it drops,
+        likewise.
         to_paste: Place of the best row with an argument to paste: the chosen one, or the next if that is the judge's.
     """
 
@@ -147,8 +153,21 @@ class RuleCurve:
     chosen: int | None
     why: str
     promise: float | None
+    promise_low: float | None = None
     drops_at_least: float | None = None
     to_paste: int | None = None
+
+    def of_kept(self, rule: MiningRule) -> tuple[tuple[float, float, float], str] | None:
+        """Return the share of false negatives among those that a rule keeps, the ends of its interval, and what it holds
+        for: all rows together for the chosen row, which the same labels chose. None for a rule without such a row.
+        """
+        place = next((place for place, row in enumerate(self.rows) if row.rule == rule), None)
+        if place is None or np.isnan(self.rows[place].false_share):
+            return None
+        row = self.rows[place]
+        if place == self.chosen and self.promise is not None and self.promise_low is not None:
+            return (row.false_share, self.promise_low, self.promise), "for all rows together"
+        return (row.false_share, row.low, row.high), "for this row alone"
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -418,7 +437,7 @@ class _Comparison:
             return RuleCurve(rows, qualities, None, why, None)
         to_paste = max((place for place in places if rows[place].rule.argument), key=gain, default=None)
         together = 1 - (1 - self.level) / len(rows)
-        promise = self.interval(row.rule, together)[2]
+        _, promise_low, promise = self.interval(row.rule, together)
         drops_at_least = self.interval(row.rule, together, of_dropped=True)[1]
         why = (
             f"it {self.words_of_shares(row)} and leaves {row.questions_emptied / row.questions:.1%} of the questions without a "
@@ -426,7 +445,7 @@ class _Comparison:
         )
         if others:
             why += "; " + _unusable_rules_sentence(others)
-        return RuleCurve(rows, qualities, best, why, promise, drops_at_least, to_paste)
+        return RuleCurve(rows, qualities, best, why, promise, promise_low, drops_at_least, to_paste)
 
 
 def _shares_dropped_and_kept(

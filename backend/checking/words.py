@@ -107,7 +107,8 @@ def paste_words(curve: RuleCurve) -> str:
     if curve.to_paste is None or curve.to_paste == curve.chosen:
         return ""
     row = curve.rows[curve.to_paste]
-    return f"The best rule to mine with: `{row.rule.argument}` keeps {_kept_words(row)}"
+    scale = " (on the scale of this file's scores)" if row.rule.is_on_scale else ""
+    return f"The best rule to mine with: `{row.rule.argument}`{scale} keeps {_kept_words(row)}"
 
 
 def _kept_words(row: RuleRow) -> str:
@@ -130,9 +131,19 @@ def change_lines(changes: Changes) -> Sequence[str]:
 
 def left_words(result: Outcome) -> str:
     """Return how many negatives a cleaned file has left, and how many of them are false, in a sentence."""
+    interval = stated_interval(100 * result.low, 100 * result.high)
+    if result.holds_for:
+        interval = interval.replace("95%:", f"95% {result.holds_for}:", 1)
+    return f"Of the {quantity(result.left, 'negative')} left, each counted once, about {result.false_share:.1%} are false {interval}."
+
+
+def overruled_words(row: RuleRow, result: Outcome) -> str:
+    """Return what becomes of the negatives that a rule drops, since labels overrule it, in a sentence."""
+    judged_false = row.dropped - result.by_rule - result.overruled
     return (
-        f"Of the {quantity(result.left, 'negative')} left, each counted once, about {result.false_share:.1%} are false "
-        f"{stated_interval(100 * result.low, 100 * result.high)}."
+        f"Of the {row.dropped:,} that the rule drops, {judged_false:,} {noun_form(judged_false, 'was', 'were')} judged false; "
+        f"{result.overruled:,} {noun_form(result.overruled, 'stays', 'stay')}, judged true; {result.by_rule:,} more "
+        f"{noun_form(result.by_rule, 'goes', 'go')}."
     )
 
 
@@ -152,6 +163,8 @@ def cleaning_card(
     if row is not None:
         applied += f" It keeps {_kept_words(row)}."
     left = [] if result is None else [f"- {left_words(result)}"]
+    if row is not None and result is not None:
+        left.insert(0, f"- {overruled_words(row, result)}")
     best = [] if curve.chosen is None else [rule_words(curve), "", f"Why: {curve.why}.", "", paste_words(curve)]
     if curve.chosen is not None and curve.rows[curve.chosen].rule != rule:
         best = ["By the labels another rule is best. " + best[0], *best[1:]]

@@ -101,13 +101,13 @@ def find(
         BadInput: The query is empty or too long, or `limit` is out of range.
         Missing: The study has no passages.
     """
-    words = [word.strip(_MARKS) or word for word in query.split()]
+    words = _words(query)
     if not words or len(query) > MAX_WORDS:
-        raise BadInput(f"a search needs between 1 and {MAX_WORDS} characters")
+        raise BadInput(f"a search needs between 1 and {MAX_WORDS} characters, and a letter or a digit among them")
     if not 1 <= limit <= MAX_FOUND:
         raise BadInput(f"a search returns between 1 and {MAX_FOUND} results, not {limit}")
     if place == "questions":
-        return _questions(study, words, limit)
+        return _questions(study, query, limit)
     if place == "notes":
         return _notes(study, words, limit, hidden_questions, annotator)
     if place != "passages":
@@ -116,7 +116,7 @@ def find(
         return _matching_passages(study, words, limit, "you still have questions to judge")
     if BM25 not in live.answering_retrievers(study):
         return _matching_passages(study, words, limit, "the study has no BM25 index (blindspot index bm25)")
-    ranked = _ranked_passages(study, " ".join(words), limit)
+    ranked = _ranked_passages(study, query, limit)
     if ranked.results:
         return ranked
     found = _matching_passages(study, words, limit, "BM25 ranks none (it leaves out the most frequent English words)")
@@ -148,7 +148,7 @@ def _ranked_passages(study: Study, query: str, limit: int) -> TextSearch:
     hits = live.search(study, BM25, [query], min(MAX_FOUND + 1, len(study.corpus)))
     rows = [int(row) for row in hits.ordinals[0] if row >= 0]
     ranked = study.corpus.passages(rows[:MAX_FOUND])
-    fits = {each.id: _fit(f"{each.title} {each.text}", query) for each in ranked}
+    fits = {each.id: _fit(f"{each.title} · {each.text}", query) for each in ranked}  # no phrase from one into the other
     found = [
         _passage_result(each, query_spans(each.text, query))
         for each in sorted(ranked, key=lambda each: fits[each.id])[:limit]
@@ -165,14 +165,19 @@ def _ranked_passages(study: Study, query: str, limit: int) -> TextSearch:
 _AS_WRITTEN, _ALL_WORDS, _SOME_WORDS = range(3)
 
 
+def _words(query: str) -> list[str]:
+    """Return the words of a query, without the marks at their ends, and without those that are marks alone."""
+    return [word for each in query.split() if (word := each.strip(_MARKS))]
+
+
 def _fit(text: str, query: str) -> int:
     """Return how well a text fits a query: _AS_WRITTEN, _ALL_WORDS or _SOME_WORDS, by whole words, ignoring case."""
-    text, words = " ".join(text.casefold().split()), query.casefold().split()
+    text, words = " ".join(text.casefold().split()), _words(query.casefold())
 
     def has(phrase: str) -> bool:
         return re.search(rf"(?<!\w){re.escape(phrase)}(?!\w)", text) is not None
 
-    if has(" ".join(words)):
+    if has(" ".join(words)) or has(" ".join(query.casefold().split())):
         return _AS_WRITTEN
     return _ALL_WORDS if all(map(has, words)) else _SOME_WORDS
 
@@ -187,9 +192,10 @@ def _matching_passages(study: Study, words: list[str], limit: int, reason: str) 
     return TextSearch("passages", found, len(rows) > limit, f"{how}, because {reason}.")
 
 
-def _questions(study: Study, words: list[str], limit: int) -> TextSearch:
+def _questions(study: Study, query: str, limit: int) -> TextSearch:
+    words = _words(query)
     containing, _ = study.questions.page(search_words=words, limit=-1)
-    questions = [each for each in containing if _fit(each.text, " ".join(words)) < _SOME_WORDS]
+    questions = [each for each in containing if _fit(each.text, query) < _SOME_WORDS]
     found = [TextResult(each.id, "", _excerpt(each.text, _spans(each.text, words, True))) for each in questions[:limit]]
     how = "In the order of import." if questions else "Words are whole words, in any case."
     return TextSearch("questions", found, len(questions) > limit, how, total=len(questions))

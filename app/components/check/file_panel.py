@@ -15,10 +15,10 @@ from blindspot.app.markup import Html, div, escape_markdown, show, tag
 from blindspot.backend.checking.cleaned_file import Outcome
 from blindspot.backend.checking.jobs import CleanedFile, cleaned_paths, write_cleaned
 from blindspot.backend.checking.rules import RuleCurve, RuleRow, parse_rule
-from blindspot.backend.checking.words import left_words
+from blindspot.backend.checking.words import left_words, overruled_words
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import noun_form, quantity
+from blindspot.backend.text.number_words import quantity
 
 MOST_DOWNLOADED = 200 << 20  # bytes; a larger file is named, not sent
 NAMES = ("Download the file", "The list of changes", "The card")
@@ -93,13 +93,7 @@ def _file_sentence(false_negatives_fate: str, row: RuleRow | None, result: Outco
     )
     if result is None:
         return said
-    by_rule = ""
-    if row is not None:
-        also = row.dropped - result.by_rule - result.overruled
-        by_rule = (
-            f" Of the {row.dropped:,} that the rule drops, {also:,} are among these; {result.overruled:,} {noun_form(result.overruled, 'stays', 'stay')}, "
-            f"judged true; {result.by_rule:,} more {noun_form(result.by_rule, 'goes', 'go')}."
-        )
+    by_rule = "" if row is None else f" {overruled_words(row, result)}"
     return f"{said}{by_rule} {left_words(result)}"
 
 

@@ -19,7 +19,7 @@ from blindspot.backend.text.number_words import quantity
 RULE_STEP, FILE_STEP = {"step": "rule"}, {"step": "file"}
 """The query parameters of the page where a rule is chosen, and where the file is written: that part comes first."""
 WITHOUT_RULE = "none"
-ON_SCALE = ("max_score", "absolute_margin")  # rules whose value means something only beside scores of one retriever
+ON_SCALE = " (on the scale of this file's scores)"
 HEADS = (
     ("kept", "Distinct negative pairs that the rule keeps"),
     ("false of kept", "Share of false negatives among the kept ones, with an interval that holds whenever you stop"),
@@ -57,12 +57,15 @@ def rule_answer(curve: RuleCurve, written: CleanedFile | None) -> Html:
     row = chosen_row(curve, written)
     if row is None or math.isnan(row.dropped_false) or math.isnan(row.false_share):
         return Html("")
-    best = "The best rule by these labels" if row is _best(curve) else "The chosen rule"
+    best, dropped, kept = "The chosen rule", (row.dropped_low, row.dropped_high), (row.low, row.high)
+    bounds = [stated_interval(100 * low, 100 * high) for low, high in (dropped, kept)]
+    if row is _best(curve) and curve.promise is not None and curve.drops_at_least is not None:
+        best = "The best rule by these labels"
+        bounds = [f"(at least {curve.drops_at_least:.1%})", f"(at most {curve.promise:.1%})"]
     return tag(
         "p",
         f"{best} keeps a negative if {row.rule.condition}: of the {row.dropped:,} that it drops, about {row.dropped_false:.0%} are "
-        f"false {stated_interval(100 * row.dropped_low, 100 * row.dropped_high)}; of the {row.kept:,} that it keeps, about "
-        f"{row.false_share:.1%} {stated_interval(100 * row.low, 100 * row.high)}.",
+        f"false {bounds[0]}; of the {row.kept:,} that it keeps, about {row.false_share:.1%} {bounds[1]}.",
         cls="under",
     )
 
@@ -117,11 +120,10 @@ def _pastes(open_study: Study, curve: RuleCurve, row: RuleRow | None, source: Pa
     out = shlex.quote(f"clean-{source.name}")
     places = f"{shlex.quote(str(source))} --study {shlex.quote(str(open_study.folder))} --out {out}"
     st.code(f"blindspot check {places} --rule {row.rule.as_text()}", language=None, wrap_lines=True)
-    scale = " with scores on this file's scale" if row.rule.name in ON_SCALE else ""
-    words = f"To mine again with it{scale}, paste:"
+    words = f"To mine again with it{ON_SCALE if row.rule.is_on_scale else ''}, call:"
     if row.rule.argument is None and curve.to_paste is not None:
         row = curve.rows[curve.to_paste]
-        scale = " (on the scale of this file's scores)" if row.rule.name in ON_SCALE else ""
+        scale = ON_SCALE if row.rule.is_on_scale else ""
         words = f"Mining knows no such model. Its best rule keeps a negative if {row.rule.condition}{scale}:"
     if row.rule.argument is not None:
         show(tag("p", words))
