@@ -91,11 +91,14 @@ def rules_panel(
         if best is not None and curve.promise is not None and curve.drops_at_least is not None:
             title = f"The best rule by {quantity(label_count, 'label')} keeps a negative if {best.rule.condition}"
             why = tag("p", tag("b", title), f": {curve.why}.")
-            approximate = ", approximate for a model of the labels" if best.rule.name == "judge" else ""
+            approximate = (
+                " They are approximate: the rule is a model of these labels." if best.rule.name == "judge" else ""
+            )
             bounds = tag(
                 "p",
-                f"The same labels chose the row. Bounds that allow for it, since they hold for all rows together{approximate}: of what it drops, at least "
-                f"{curve.drops_at_least:.1%} are false, and of what it keeps, at most {curve.promise:.1%}.",
+                "The same labels chose the row, so its own figures tend to be too good. These bounds hold for all rows at once: "
+                f"of what it drops, at least {curve.drops_at_least:.1%} are false; of what it keeps, at most "
+                f"{curve.promise:.1%}.{approximate}",
             )
         every = tag(
             "details", tag("summary", f"All {len(curve.rows)} rows"), _table(curve.rows, best, row), cls="all-rules"
