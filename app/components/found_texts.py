@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from itertools import accumulate
 from typing import NamedTuple
 
 from blindspot.app import url
@@ -211,10 +212,16 @@ def _marked(pieces: Sequence[tuple[str, str]]) -> Html:
 
 
 def one_line(pieces: Sequence[tuple[str, str]], limit: int = LINE) -> list[tuple[str, str]]:
-    """Return the pieces of an excerpt that fit on a line: from shortly before the first word found, to the end of a
-    word.
+    """Return the pieces of an excerpt that fit on a line: from shortly before the part with the most words found, to
+    the end of a word.
     """
-    first = next((number for number, (_, kind) in enumerate(pieces) if kind), 0)
+    ends = list(accumulate(len(piece) for piece, _ in pieces))
+
+    def words_from(number: int) -> int:
+        end = ends[number] - len(pieces[number][0]) + limit - BEFORE
+        return sum(bool(kind) and ends[at] <= end for at, (_, kind) in enumerate(pieces) if at >= number)
+
+    first = max((number for number, (_, kind) in enumerate(pieces) if kind), key=words_from, default=0)
     before = "".join(piece for piece, _ in pieces[:first])
     if len(before) > BEFORE:
         before = f"… {before[-BEFORE:].partition(' ')[2]}"

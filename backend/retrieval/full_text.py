@@ -237,6 +237,6 @@ def _passage_excerpt(text: str, words: list[Span]) -> list[tuple[str, str]]:
 
 
 def _excerpt(text: str, words: list[Span]) -> list[tuple[str, str]]:
-    low, high = excerpt(text, words[:1], words)
+    low, high = excerpt(text, (), words)
     shown = split_at_spans(text, low, high, (), words)
     return [*([("… ", "")] if low else []), *shown, *([(" …", "")] if high < len(text) else [])]

@@ -148,8 +148,8 @@ def excerpt(
     focus = _answer_with_name(answers, names) if answers else _densest_word(word_spans)
     start = excerpt_start(full_text, focus[0], BEFORE) if focus[1] > EXCERPT else 0
     if start > len(full_text) - EXCERPT:
-        start = min(start, excerpt_start(full_text, len(full_text) - EXCERPT, BEFORE))
-    end = max(start + EXCERPT, focus[1] if answers else 0)
+        return min(start, excerpt_start(full_text, len(full_text) - EXCERPT, BEFORE)), len(full_text)
+    end = max(start + EXCERPT, focus[1])
     while end < len(full_text) and not full_text[end].isspace():
         end += 1
     return start, len(full_text) if len(full_text) - end < 40 else end
