@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from urllib.parse import parse_qs, quote_plus, urlsplit
 
 import numpy as np
@@ -102,12 +103,45 @@ def test_counts_say_of_how_many_passages_they_are_and_count_whole_words(tmp_path
     bm25.build_index(study, threads=1)
     counts = find(study, "art", "passages").counts
     assert (counts.ranked, counts.is_all) == (100, False)
-    assert (
-        f"{counts.as_written} of BM25's first 100 passages have “art”" in Page(study.folder, "find", words="art").text
-    )
+    assert counts.as_written == 100
+    assert "All 100 passages that BM25 ranks first have “art”" in Page(study.folder, "find", words="art").text
     assert [full_text._fit("Harold Holt · Harold Edward", each) for each in ("Holt, Harold", "“Harold Holt”")] == [1, 0]
     assert full_text._fit("see Holt, Harold", "Holt, Harold") == 0
     assert [full_text._fit(text, "art on") for text in ("party on art", "a party on", "Art  ON")] == [1, 2, 0]
+
+
+def test_words_in_quotation_marks_are_found_as_written_only(tmp_path):
+    passages = [
+        Passage("a", "Holt", "Harold Holt was prime minister."),
+        Passage("b", "Other", "Holt succeeded Harold Wilson."),
+        Passage("c", "Third", "Harold was there. It was the minister of a Holt."),
+    ]
+    questions = [Question("q1", "Who wrote Harold Holt?"), Question("q2", "Did Holt meet Harold?")]
+    study = make_study(tmp_path / "study", passages, questions)
+    bm25.build_index(study, threads=1)
+    assert len(ids(find(study, "Harold Holt", "passages"))) == 3
+    for query in ('"Harold Holt"', "“harold  holt”", '"Harold Holt" minister', 'minister "Harold Holt"'):
+        assert ids(find(study, query, "passages")) == ["a"], query
+    assert ids(find(study, '"was the"', "passages")) == ["c"], "BM25 does not know these words; they are read"
+    assert ids(find(study, '"Harold Holt"', "questions")) == ["q1"]
+    assert sorted(ids(find(study, "Harold Holt", "questions"))) == ["q1", "q2"]
+    assert full_text.terms('5" of "Harold Holt," and') == ["5", "of", "Harold Holt", "and"]
+    page = Page(study.folder, "find", words='"Harold Holt"')
+    assert "1 passage has “Harold Holt”." in page.text and "only some of the words" not in page.text
+    assert "No passage has “Holt Harold”." in Page(study.folder, "find", words='"Holt Harold"').text
+
+
+def test_questions_that_a_run_searched_come_first_with_the_names_of_the_runs(study, tmp_path):
+    study = Study.open(shutil.copytree(study.folder, tmp_path / "copy"))
+    questions = [Question("unsearched", "Where is thing 1 not?", dataset="other", split="train")]
+    study.questions.add(questions)
+    found = find(study, "where thing 1", "questions").results
+    searched = {name: set(study.run(name).question_ids) for name in study.runs()}
+    assert found[-1].id == "unsearched" and found[-1].runs == () and len(found) > 1
+    for each in found:
+        assert set(each.runs) == {name for name, of_run in searched.items() if each.id in of_run}
+    text = Page(study.folder, "find", words="where thing 1", place="questions").text
+    assert "unsearched · other, train · searched by no run" in text
 
 
 def test_without_an_index_all_words_must_be_there_in_any_case(study):
@@ -207,7 +241,7 @@ def test_the_page_begins_with_its_title_examples_and_the_passages_that_are_retri
     ids = re.findall(r'<span class="soft id">(.*?)</span>', page.html)
     shown = study.corpus.ordinals(ids)
     kept = dict(zip(rows.tolist(), counts.tolist(), strict=True))
-    assert page.part("<h2.*?</h2>") == ["The passages that alpha retrieves for the most questions"]
+    assert page.part("<h2.*?</h2>") == ["The 10 passages that alpha retrieves for the most questions"]
     assert "data-to-search" in page.html
     most = shown[ids[0]]
     (title,) = [each.title for each in study.corpus.passages([most])]
@@ -222,6 +256,8 @@ def test_the_page_begins_with_its_title_examples_and_the_passages_that_are_retri
     )
     assert 'class="quiet find here"' in page.html and 'aria-current="page">Find<' in page.html
     assert [kept[shown[id]] for id in ids] == sorted(counts.tolist(), reverse=True)[:10]
+    more = Page(study.folder, "find", "lea", run="alpha", show="20")
+    assert "show=20" in " ".join(page.links()) and more.part("<h2.*?</h2>")[0].startswith("The 20 passages")
     told = Page(study.folder, "find", "ann", run="alpha").part('<table class="found".*?</table>')[0]
     assert study.questions.get("q1").text not in told, "ann still has to judge this question"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence, Set
 from itertools import accumulate
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from blindspot.app import url
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.backend.core.study import Study
-from blindspot.backend.retrieval.full_text import RankedCounts, TextResult, TextSearch
+from blindspot.backend.retrieval.full_text import RankedCounts, TextResult, TextSearch, has_phrase, terms
 from blindspot.backend.text.number_words import noun_form, quantity
 
 LINE = 110  # characters of an excerpt that fit on a line
@@ -38,7 +39,7 @@ def found_title(result: TextSearch, words: str, retrieving_questions: Retrieved 
     counts = result.counts
     if counts is None:
         count, is_cut = (len(result.results), result.has_more) if result.total is None else (result.total, False)
-        named = f"all of the words of “{words}”" if len(words.split()) > 1 else f"“{words}”"
+        named = f"all of the words of {_named(words)}" if len(terms(words)) > 1 else _named(words)
         shown = f"{quantity(count, place)} {noun_form(count, 'has', 'have')} {named}"
         title = f"No {place} has {named}" if not count else f"More than {shown}" if is_cut else shown
     else:
@@ -58,19 +59,26 @@ def found_title(result: TextSearch, words: str, retrieving_questions: Retrieved 
 def _of_ranked(counts: RankedCounts, words: str) -> str:
     """Say how many of the passages that BM25 ranks have the words."""
     count, more = counts.as_written, counts.all_words - counts.as_written
-    of_ranked = f"of BM25's first {counts.ranked:,} passages"
+    ranked = f"{counts.ranked:,} passages that BM25 ranks first"
     if not counts.all_words:
-        nothing = "No passage" if counts.is_all else f"None {of_ranked}"
-        return f"{nothing} has all of the words of “{words}”; the closest are below"
+        nothing = "No passage" if counts.is_all else f"None of the {ranked}"
+        return f"{nothing} has all of the words of {_named(words)}; the closest are below"
     if counts.is_all:
         subject = quantity(count, "passage") if count else "No passage"
     else:
-        subject = f"{count or 'None'} {of_ranked}"
-    title = f"{subject} {'have' if count > 1 else 'has'} “{words}”"
+        subject = f"All {ranked}" if count == counts.ranked else f"{count or 'None'} of the {ranked}"
+    title = f"{subject} {'have' if count > 1 else 'has'} {_named(words)}"
     if not more:
         return title
     further = f"{more:,} more" if count else f"{more:,}"
     return f"{title}{'' if count else ' as written'}, {further} {noun_form(more, 'has', 'have')} all of its words"
+
+
+def _named(words: str) -> str:
+    """What was searched for, in one pair of quotation marks or, if parts of it are in such marks, as it is."""
+    if has_phrase(words):
+        return re.sub(r'"([^"]*)"', r"“\1”", words)
+    return f"“{words}”"
 
 
 def found_list(
@@ -199,7 +207,11 @@ def _question_link(id: str, text: str, **more: str) -> Html:
 def _text_item(result: TextSearch, found_text: TextResult) -> Html:
     """A question or a note with the words found."""
     if result.place == "questions":
-        return tag("li", _question_link(found_text.id, _marked(found_text.excerpt)), span(found_text.id, cls="soft id"))
+        runs = found_text.runs
+        searched = "no run" if not runs else " and ".join(runs) if len(runs) < 3 else quantity(len(runs), "run")
+        about = f"{found_text.id} · {found_text.of} · searched by {searched}"
+        question = _question_link(found_text.id, _marked(found_text.excerpt))
+        return tag("li", question, div(about, cls="soft", title=", ".join(runs)))
     about = f"on passage {found_text.passage}" if found_text.passage else "on the question"
     where = _question_link(found_text.id, f"question {found_text.id}")
     return tag(

@@ -31,7 +31,7 @@ from blindspot.backend.evaluation.slice_finder import join_expressions, write_co
 from blindspot.backend.evaluation.slices import by_results
 from blindspot.backend.text.number_words import quantity
 
-FOUND = "Share among the questions for which the run finds a relevant passage. A circumstance that is as common there explains nothing"
+FOUND = "Share among the questions for which the run finds a relevant passage. A circumstance that is as common there is no evidence of a cause"
 NOTE = "Click a count to list its questions. Gold counts as it was imported; below, “Does the gold state the fact?” checks it."
 DIFFERENCE = "Share of the misses minus share of the found questions, with Newcombe's 95% interval"
 PAIRED = "Questions missed with the cause, A − B, in % of all questions, with the p value of a sign-flip test (Holm)"
@@ -93,16 +93,16 @@ def _table(table: MissTable, selection: Selection) -> Html:
         over.append(tag("th", words, colspan=4, scope="colgroup", cls="over"))
         under += [
             tag("th", letter(run.side), " misses", scope="col", cls="first"),
-            tag("th", "% of misses", scope="col"),
+            tag("th", "% of misses", scope="col", cls="wide"),
             tag("th", term("% of found", FOUND), scope="col", cls="wide"),
-            tag("th", term("difference", DIFFERENCE), scope="col", cls="wide"),
+            tag("th", term("difference", DIFFERENCE), scope="col"),
         ]
     if table.paired:
         over.append(tag("th", "", scope="col"))
         under.append(tag("th", term("A − B, % of all", PAIRED), scope="col", cls="first wide"))
     lines = [_cause_row(table, name, selection) for name in table.counted]
     head = tag("thead", tag("tr", *over, cls="wide"), tag("tr", *under))
-    return tag("table", head, tag("tbody", *lines), cls="figures groups panel-table")
+    return tag("table", head, tag("tbody", *lines), cls="figures groups panel-table causes-table")
 
 
 def _without_a_row(table: MissTable) -> Html:
@@ -110,6 +110,9 @@ def _without_a_row(table: MissTable) -> Html:
     absent = [[run.cause_line(name) for run in table.runs] for name in table.order if name not in table.counted]
     unmeasured = [lines[0] for lines in absent if not any(line.is_measured for line in lines) and lines[0].name != NONE]
     none = [lines[0] for lines in absent if any(line.is_measured for line in lines) and lines[0].name != NONE]
+    counted = [(run, run.cause_line(name)) for name in table.counted for run in table.runs]
+    uncontrolled = [line for run, line in counted if line.count and not line.found.n and run.misses < run.questions]
+    uncontrolled = list({line.name: line for line in uncontrolled}.values())
     said = [
         join(
             f"{words}: ",
@@ -119,7 +122,11 @@ def _without_a_row(table: MissTable) -> Html:
             ),
             ". ",
         )
-        for words, lines in (("No miss has", none), ("Not measured, for lack of the facts", unmeasured))
+        for words, lines in (
+            ("No miss has", none),
+            ("Not measured, for lack of the facts", unmeasured),
+            ("Without a control, since the rule can be applied to no question that a run finds", uncontrolled),
+        )
         if lines
     ]
     return tag("p", *said, cls="convention") if said else Html("")
@@ -141,7 +148,7 @@ def _cells(run: RunMisses, line: CauseLine, selection: Selection) -> list[Html]:
         why = "The facts that the rule needs are unknown for every miss"
         words = join("not measured") if run.misses else join("no miss")
         unmeasured = tag("td", words, title=why if run.misses else "", cls="first soft")
-        return [unmeasured, tag("td"), tag("td", colspan=2, cls="wide")]
+        return [unmeasured, tag("td", cls="wide"), tag("td", cls="wide"), tag("td")]
     count: object = f"{line.count:,}"
     if line.count:
         condition = write_condition("cause", line.name, run.run)
@@ -151,9 +158,9 @@ def _cells(run: RunMisses, line: CauseLine, selection: Selection) -> list[Html]:
     known = "" if line.share.n == run.misses else span(f" of {line.share.n:,}", cls="soft")
     return [
         tag("td", count, known, cls="first flip"),
-        tag("td", percentage(line.share, inline=True)),
+        tag("td", percentage(line.share, inline=True), cls="wide"),
         tag("td", _found_share(run, line), cls="wide"),
-        tag("td", _difference(line.difference), cls="wide"),
+        tag("td", _difference(line.difference)),
     ]
 
 

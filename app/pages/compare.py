@@ -187,11 +187,14 @@ def _on_questions(selection: Selection, subset: np.ndarray) -> str:
     """
     if subset.all():
         return ""
-    filters = _slice(selection)
-    words = [in_words(filters, selection.k)] * bool(filters) + [f"with “{selection.text}”"] * bool(
-        selection.text.strip()
-    )
-    return f" on {quantity(int(subset.sum()), 'question')} {' and '.join(words)}"
+    return f" on {quantity(int(subset.sum()), 'question')} {_filters_in_words(selection)}"
+
+
+def _filters_in_words(selection: Selection) -> str:
+    """Return what the filters keep, such as "that ask for spouse (P26)"; "" without filters."""
+    filters, text = _slice(selection), selection.text.strip()
+    words = [in_words(filters, selection.k)] * bool(filters) + [f"with “{text}”"] * bool(text)
+    return " and ".join(words)
 
 
 def _panels(
@@ -410,7 +413,7 @@ def _scope(comparison: Comparison, selection: Selection, subset: np.ndarray):
     return tag(
         "p",
         f"These figures cover the {n_cell(len(some), some.count, some.name)} of {comparison.units.count_words()} that match the filters. ",
-        join("Slice: ", tag("code", selection.slice), " ") if selection.slice else "",
+        join(term("The slice as an expression", selection.slice), ". ") if selection.slice else "",
         f"Frequency group: {bucket_name(selection.bucket)}. " if selection.bucket else "",
         link("Clear filters", selection.on_compare(relation="", set="", bucket="", slice="", text="")),
         cls="convention",
@@ -418,8 +421,8 @@ def _scope(comparison: Comparison, selection: Selection, subset: np.ndarray):
 
 
 def _questions_head(selection: Selection, count: int) -> Html:
-    is_filtered = bool(_slice(selection) or selection.text.strip())
-    every = f"The {quantity(count, 'question')} that match the filters" if is_filtered else CELL_NAMES["all"]
+    words = _filters_in_words(selection)
+    every = f"The {quantity(count, 'question')} {words}" if words else CELL_NAMES["all"]
     parts = [
         tag(
             "h2",

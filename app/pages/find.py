@@ -109,7 +109,8 @@ def _most_retrieved(open_study: Study, name: str) -> tuple[str, Html]:
     rows, counts = np.unique(hits[hits >= 0], return_counts=True)
     if not len(rows):
         return "", Html("")
-    most = rows[np.argsort(-counts, kind="stable")[:MOST_RETRIEVED]].tolist()
+    limit = url.number("show", MOST_RETRIEVED, 1, MOST)
+    most = rows[np.argsort(-counts, kind="stable")[:limit]].tolist()
     passages = open_study.corpus.passages(most)
     found = [full_text.TextResult(each.id, each.title, _start(each.text), text=((each.text, ""),)) for each in passages]
     result = full_text.TextSearch("passages", found, False, "")
@@ -121,8 +122,9 @@ def _most_retrieved(open_study: Study, name: str) -> tuple[str, Html]:
         f"{first.title or f'Passage {first.id}'} is in {name}'s top {retrieved.k} for {count:,} of {questions} "
         f"and is gold for {gold or 'none'}"
     )
-    title = tag("h2", f"The passages that {name} retrieves for the most questions")
-    return heading, join(title, found_list(open_study, result, st.query_params.to_dict(), None, retrieved))
+    title = tag("h2", f"The {quantity(len(found), 'passage')} that {name} retrieves for the most questions")
+    more = min(limit + MOST_RETRIEVED, MOST) if len(rows) > limit and limit < MOST else None
+    return heading, join(title, found_list(open_study, result, st.query_params.to_dict(), more, retrieved))
 
 
 def _start(text: str) -> list[tuple[str, str]]:

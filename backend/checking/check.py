@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -165,13 +165,11 @@ class Check:
         """
         if rule is None:
             rate = self.rate()
-            shares, holds_for = None if rate is None else rate.of_drawable, ""
+            shares = None if rate is None else rate.of_drawable
         else:
-            found = curve.of_kept(rule)
-            shares, holds_for = (None, "") if found is None else found
-        if shares is None:
-            return None
-        return replace(outcome(self.checked_study, self.labels, rule, shares), holds_for=holds_for)
+            row = curve.row_of(rule)
+            shares = None if row is None or np.isnan(row.false_share) else (row.false_share, row.least, row.most)
+        return None if shares is None else outcome(self.checked_study, self.labels, rule, shares)
 
     def cleaned(self, relabel: bool = True, rule: MiningRule | str | None = None) -> Any:
         """Return the Dataset or DataFrame without its false negatives. Raises Refused if the check is of a file on

@@ -134,8 +134,9 @@ class Outcome:
 
     Attributes:
         judged_false: Pairs that were judged false: they become positives or go. by_rule: Further pairs that the rule drops.
-        overruled: Pairs that it would drop, but that people judged true. holds_for: What the interval holds for, in words, if
-        that is a rule. left: The negatives left. false_share, low, high: The share of them that is false, with its interval.
+        overruled: Pairs that it would drop, but that people judged true. called_positive: Pairs that the file itself calls
+        positive: they go. left: The negatives left. false_share, low, high: The share of them that is false, with its interval;
+        with a rule, one that holds for all rows of the comparison together. is_of_rule: Whether there is a rule.
     """
 
     judged_false: int
@@ -145,7 +146,8 @@ class Outcome:
     false_share: float
     low: float
     high: float
-    holds_for: str = ""
+    called_positive: int
+    is_of_rule: bool
 
 
 def outcome(
@@ -170,7 +172,8 @@ def outcome(
     false, low, high = (min(max(share * len(kept) - found, 0.0) / max(left, 1), 1.0) for share in shares)
     by_rule = len(np.unique(places.keys[why == BY_RULE]))
     overruled = int(np.isin(np.setdiff1d(pairs.keys, kept), _keys_of(labels, is_false=False)).sum())
-    return Outcome(len(judged_false), by_rule, overruled, left, false, low, high)
+    called_positive = len(np.unique(places.keys[why == BY_THE_FILE]))
+    return Outcome(len(judged_false), by_rule, overruled, left, false, low, high, called_positive, rule is not None)
 
 
 def _spare_negatives(

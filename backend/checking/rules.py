@@ -5,8 +5,8 @@ The rules are those of `sentence_transformers.util.mine_hard_negatives` (absolut
 first rank) and a judge that learns from the labels. The negative pairs are sampled within strata ("cells") of similar
 suspicion, so each drawn pair represents the pairs of its cell. A row of the comparison is one rule with one value. Its
 interval is the confidence sequence of `blindspot.analysis.rate_sequence` over the drawn pairs that the rule keeps. The
-upper bound that is promised for the chosen row holds for all rows at once (Bonferroni), so it stays valid although the
-row was chosen with the same labels.
+bounds `least`, `most` and `drops_at_least` hold for all rows at once (Bonferroni), so they stay valid although a row is
+chosen with the same labels.
 """
 
 from __future__ import annotations
@@ -94,6 +94,8 @@ class RuleRow:
         false_share, low, high: Share of false negatives among the kept ones, with its interval.
         dropped_false, dropped_low, dropped_high: The same among the dropped ones.
         false_dropped, true_kept: Shares of the false negatives that go, and of the true ones that stay; estimates.
+        least, most: Ends of the interval of false_share that holds for all rows together, so that the same labels may choose
+        the row. drops_at_least: Lower bound on dropped_false, likewise.
     """
 
     rule: MiningRule
@@ -109,6 +111,9 @@ class RuleRow:
     dropped_high: float
     false_dropped: float
     true_kept: float
+    least: float
+    most: float
+    drops_at_least: float
 
     @property
     def gain(self) -> float:
@@ -142,9 +147,6 @@ class RuleCurve:
 
     Attributes:
         chosen: Place of the row; None if no rule tells false from true negatives. why: In words.
-        promise: Upper bound on the share of false negatives among those that the chosen row keeps, for all rows together.
-        promise_low: The lower end that goes with it. drops_at_least: Lower bound on their share among those that it drops,
-        likewise.
         to_paste: Place of the best row with an argument to paste: the chosen one, or the next if that is the judge's.
     """
 
@@ -152,22 +154,16 @@ class RuleCurve:
     qualities: list[RuleQuality]
     chosen: int | None
     why: str
-    promise: float | None
-    promise_low: float | None = None
-    drops_at_least: float | None = None
     to_paste: int | None = None
 
-    def of_kept(self, rule: MiningRule) -> tuple[tuple[float, float, float], str] | None:
-        """Return the share of false negatives among those that a rule keeps, the ends of its interval, and what it holds
-        for: all rows together for the chosen row, which the same labels chose. None for a rule without such a row.
-        """
-        place = next((place for place, row in enumerate(self.rows) if row.rule == rule), None)
-        if place is None or np.isnan(self.rows[place].false_share):
-            return None
-        row = self.rows[place]
-        if place == self.chosen and self.promise is not None and self.promise_low is not None:
-            return (row.false_share, self.promise_low, self.promise), "for all rows together"
-        return (row.false_share, row.low, row.high), "for this row alone"
+    @property
+    def best(self) -> RuleRow | None:
+        """The chosen row."""
+        return None if self.chosen is None else self.rows[self.chosen]
+
+    def row_of(self, rule: MiningRule | None) -> RuleRow | None:
+        """Return the row of a rule; None if it is not compared."""
+        return next((row for row in self.rows if row.rule == rule), None)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -176,8 +172,8 @@ class RuleCurve:
             "chosen": None if self.chosen is None else self.rows[self.chosen].rule.as_text(),
             "chosen_keeps_if": None if self.chosen is None else self.rows[self.chosen].rule.condition,
             "why": self.why,
-            "promise": self.promise,
-            "drops_at_least": self.drops_at_least,
+            "promise": self.best and self.best.most,
+            "drops_at_least": self.best and self.best.drops_at_least,
             "paste": None if self.to_paste is None else self.rows[self.to_paste].rule.argument,
         }
 
@@ -263,7 +259,7 @@ def compare_rules(checked_study: CheckedStudy, judged_draws: JudgedDraws | None,
             f"too early to choose a rule: judge until the rate is known within {200 * VAGUE:.0f} points, and at least {FEWEST} false and "
             f"{FEWEST} true negatives are found (so far {false:,} and {true:,})"
         )
-        return RuleCurve([], [], None, why, None)
+        return RuleCurve([], [], None, why)
     scores = statistics(judged_draws.pairs)
     own = {name: values[judged_draws.pair_rows] for name, values in scores.items()}
     learned = judge_of_labels(judged_draws)
@@ -271,7 +267,8 @@ def compare_rules(checked_study: CheckedStudy, judged_draws: JudgedDraws | None,
         # The judge keeps a judged pair by the model that did not see it, and the file's pairs by the whole model.
         scores["judge"], own["judge"] = -learned[0], -learned[1]
     comparison = _Comparison(judged_draws, scores, own, cell_of_each_pair(checked_study), level)
-    rows = [comparison.row(rule) for name in scores for rule in _candidate_rules(name, scores[name])]
+    rules = [rule for name in scores for rule in _candidate_rules(name, scores[name])]
+    rows = [comparison.row(rule, of=len(rules)) for rule in rules]
     return comparison.choose(rows, [comparison.quality(name) for name in scores])
 
 
@@ -338,11 +335,14 @@ class _Comparison:
     member: np.ndarray
     level: float
 
-    def row(self, rule: MiningRule) -> RuleRow:
+    def row(self, rule: MiningRule, of: int) -> RuleRow:
+        """Return the row of a rule, one of so many rows."""
         keeps = self.scores[rule.name] >= rule.value
         question = self.draws.pairs.question
         questions = len(np.unique(question))
         shares = [self.interval(rule, self.level, of_dropped) for of_dropped in (False, True)]
+        together = 1 - (1 - self.level) / of
+        _, least, most = self.interval(rule, together)
         return RuleRow(
             rule,
             int(keeps.sum()),
@@ -352,6 +352,9 @@ class _Comparison:
             *shares[0],
             *shares[1],
             *_shares_dropped_and_kept(int(keeps.sum()), int((~keeps).sum()), shares[0][0], shares[1][0]),
+            least,
+            most,
+            self.interval(rule, together, of_dropped=True)[1],
         )
 
     def interval(self, rule: MiningRule, level: float, of_dropped: bool = False) -> tuple[float, float, float]:
@@ -415,7 +418,7 @@ class _Comparison:
                 f"too early to choose a rule: the rate is only known within {100 * (high - low):.0f} points; judge until it is known "
                 f"within {200 * VAGUE:.0f}"
             )
-            return RuleCurve(rows, qualities, None, why, None)
+            return RuleCurve(rows, qualities, None, why)
         separating = {each.name for each in qualities if each.low > 0.5}
         places = [place for place, row in enumerate(rows) if row.rule.name in separating and row.kept and row.dropped]
         others = [each for each in qualities if each.name not in separating]
@@ -425,7 +428,7 @@ class _Comparison:
                 + _unusable_rules_sentence(others)
                 + ". Take out the false ones that were found, or judge more"
             )
-            return RuleCurve(rows, qualities, None, why, None)
+            return RuleCurve(rows, qualities, None, why)
 
         def gain(position: int) -> float:
             return rows[position].gain
@@ -434,18 +437,16 @@ class _Comparison:
         row = rows[best]
         if row.gain <= 1:
             why = "every rule costs more true negatives and questions than it drops false ones; take out those that were found"
-            return RuleCurve(rows, qualities, None, why, None)
+            return RuleCurve(rows, qualities, None, why)
         to_paste = max((place for place in places if rows[place].rule.argument), key=gain, default=None)
-        together = 1 - (1 - self.level) / len(rows)
-        _, promise_low, promise = self.interval(row.rule, together)
-        drops_at_least = self.interval(row.rule, together, of_dropped=True)[1]
+        is_close = sum(f"{each.gain:.2f}" == f"{row.gain:.2f}" for each in rows) > 1
         why = (
             f"it {self.words_of_shares(row)} and leaves {row.questions_emptied / row.questions:.1%} of the questions without a "
-            "negative, the largest sum of all rows"
+            f"negative, the largest sum of all rows{' before rounding' if is_close else ''}"
         )
         if others:
             why += "; " + _unusable_rules_sentence(others)
-        return RuleCurve(rows, qualities, best, why, promise, promise_low, drops_at_least, to_paste)
+        return RuleCurve(rows, qualities, best, why, to_paste)
 
 
 def _shares_dropped_and_kept(

@@ -92,10 +92,8 @@ def rule_words(curve: RuleCurve) -> str:
     assert curve.chosen is not None
     row = curve.rows[curve.chosen]
     paste = f"paste `{row.rule.argument}`" if row.rule.argument else f"apply it with `--rule {row.rule.as_text()}`"
-    promise = "" if curve.promise is None else f", at most {curve.promise:.1%} for all rows together"
     return (
-        f"The rule that keeps a negative if {row.rule.condition} leaves {quantity(row.kept, 'negative pair')}, of which "
-        f"{row.false_share:.1%} are false ({row.low:.1%} to {row.high:.1%}{promise}), and "
+        f"The rule that keeps a negative if {row.rule.condition} leaves {_kept_words(row)}, and "
         f"{quantity(row.questions_emptied, 'question')} without a negative; {paste}"
     )
 
@@ -112,7 +110,10 @@ def paste_words(curve: RuleCurve) -> str:
 
 
 def _kept_words(row: RuleRow) -> str:
-    return f"{quantity(row.kept, 'negative pair')}, of which {row.false_share:.1%} are false ({row.low:.1%} to {row.high:.1%})"
+    return (
+        f"{quantity(row.kept, 'negative pair')}, of which {row.false_share:.1%} are false ({row.low:.1%} to {row.high:.1%}, "
+        f"at most {row.most:.1%} for all rows together)"
+    )
 
 
 def change_lines(changes: Changes) -> Sequence[str]:
@@ -132,8 +133,8 @@ def change_lines(changes: Changes) -> Sequence[str]:
 def left_words(result: Outcome) -> str:
     """Return how many negatives a cleaned file has left, and how many of them are false, in a sentence."""
     interval = stated_interval(100 * result.low, 100 * result.high)
-    if result.holds_for:
-        interval = interval.replace("95%:", f"95% {result.holds_for}:", 1)
+    if result.is_of_rule:
+        interval = interval.replace("95%:", "95% for all rows together:", 1)
     return f"Of the {quantity(result.left, 'negative')} left, each counted once, about {result.false_share:.1%} are false {interval}."
 
 
@@ -159,7 +160,7 @@ def cleaning_card(
 ) -> str:
     """Return the card as Markdown. rule: the one that was applied. result: what the file has now."""
     applied = "No rule was applied." if rule is None else f"Applied: a negative is kept only if {rule.condition}."
-    row = next((each for each in curve.rows if each.rule == rule), None)
+    row = curve.row_of(rule)
     if row is not None:
         applied += f" It keeps {_kept_words(row)}."
     left = [] if result is None else [f"- {left_words(result)}"]

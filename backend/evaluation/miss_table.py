@@ -23,10 +23,10 @@ NONE_TITLE = "None measured"
 METHOD = (
     "A cause is a circumstance that a rule detected for a miss. It does not prove why the run missed. A miss may have "
     "several causes. Each share is of the misses for which the cause could be determined, with Wilson's 95% interval by unit of observation. 'Found' is the same share among the questions for which the run finds a relevant passage. Difference: misses - found, with Newcombe's 95% "
-    "interval. If the interval includes 0, the circumstance may be equally common where the run succeeds, so it explains nothing. "
-    "The cause named first is the one with the largest difference among those whose interval lies above 0 with Bonferroni's level for all causes."
+    "interval. If the interval includes 0, it is not established that the circumstance is more common where the run fails, so it is no evidence of a cause. "
+    "The sentence above the table names the cause with the largest difference among those whose interval lies above 0 with Bonferroni's level for all causes."
 )
-PAIRED_METHOD = "Paired: questions that a run misses and that have the cause, in % of all questions with a known cause, and A - B over the same questions with Tango's interval (95%). p: sign-flip test, adjusted by Holm's method for the number of causes."
+PAIRED_METHOD = "Paired: questions that a run misses and that have the cause, in % of all questions (one whose cause could not be determined counts as without it), and A - B over the same questions with Tango's interval (95%). p: sign-flip test, adjusted by Holm's method for the number of causes."
 
 
 @dataclass(frozen=True, slots=True)

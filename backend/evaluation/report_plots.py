@@ -26,6 +26,7 @@ DASHES = ("solid", "dash", "dot", "dashdot")
 GREY = "#9a9a9a"
 LINE, ROW, LABELLED_ROW = 34, 24, 40
 """Heights in pixels: of a legend's line, of a row, and of a row whose label stands above it."""
+FIRST_POINT = 0.14  # part of a row that the first run's point lies below its label
 
 
 def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) -> Figure:
@@ -44,30 +45,20 @@ def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) ->
     ]  # plotly interprets some HTML
     figure = Figure()
     segments: tuple[list, list] = ([], [])
-    step, first = min(0.22, 0.5 / len(runs)), 0.14  # parts of a row, below its label
+    step = min(0.22, 0.5 / len(runs))  # part of a row
     for place, name in enumerate(order):
         values = [rows[name].success[run][table.k].percent[0] for run in runs]
         segments[0].extend([*values, None])
-        segments[1].extend([*(place + first + step * number for number in range(len(runs))), None])
+        segments[1].extend([*(place + FIRST_POINT + step * number for number in range(len(runs))), None])
     line = {"color": GREY, "width": 1}
     figure.add_trace(Scatter(x=segments[0], y=segments[1], mode="lines", line=line, hoverinfo="skip", showlegend=False))
     for number, run in enumerate(runs):
         estimates = [rows[name].success[run][table.k] for name in order]
-        places = [place + first + step * number for place in range(len(order))]
-        trace = _points(estimates, places, escape(run), number, flat=True)
-        about = trace.hovertemplate.replace("<br>%{text}", "").replace("%{y}: ", "%{text}: ")
-        trace.update(text=names, hovertemplate=about)
+        trace = _points_below_labels(estimates, range(len(order)), names, run, number, step)
         figure.add_traces([trace, _plot_hollow(trace, [rows[name].units < FEW for name in order])])
     figure.update_layout(
         xaxis={"title": {"text": f"{table.title}, %"}, "range": [-2, 102]},
-        yaxis={
-            "tickvals": list(range(len(order))),
-            "ticktext": names,
-            "ticklabelposition": "inside top",
-            "range": [len(order) - 0.2, -0.7],
-            "showgrid": False,
-            "zeroline": False,
-        },
+        **_labels_above(names),
         height=110 + LINE + LABELLED_ROW * len(order),
         **_layout(),
     )
@@ -191,37 +182,48 @@ def cause_plot(table: MissTable) -> Figure:
     """
     from plotly.graph_objects import Figure
 
-    lines = {run.run: {line.name: line for line in run.lines if line.is_measured} for run in table.runs}
-    first = table.runs[0]
-    names = table.counted
+    names, step = table.counted, 0.22
     figure = Figure()
     for number, run in enumerate(table.runs):
-        shown = [line for name in names if (line := lines[run.run].get(name)) is not None]
-        few = [line.share.n < FEW for line in shown]
-        trace = _points(
-            [line.share for line in shown], [line.title for line in shown], escape(run.run), number, flat=True
-        )
+        lines = [(row, line) for row, name in enumerate(names) if (line := run.cause_line(name)).is_measured]
+        rows, titles = [row for row, _ in lines], [line.title for _, line in lines]
+        trace = _points_below_labels([line.share for _, line in lines], rows, titles, run.run, number, step)
         trace.update(name=f"{escape(run.run)}, misses", legendgroup=f"misses {number}")
-        figure.add_traces([trace, _plot_in_grey(trace, few)])
-        found = [line for line in shown if line.found.n]
-        hollow = _points(
-            [line.found for line in found], [line.title for line in found], escape(run.run), number, flat=True
-        )
+        figure.add_traces([trace, _plot_in_grey(trace, [line.share.n < FEW for _, line in lines])])
+        lines = [(row, line) for row, line in lines if line.found.n]
+        rows, titles = [row for row, _ in lines], [line.title for _, line in lines]
+        hollow = _points_below_labels([line.found for _, line in lines], rows, titles, run.run, number, step)
         hollow.update(name=f"{escape(run.run)}, found", legendgroup=f"found {number}", error_x=None)
         hollow.update(marker={"symbol": f"{SYMBOLS[number % len(SYMBOLS)]}-open"})
         figure.add_trace(hollow)
     figure.update_layout(
         xaxis={"title": {"text": f"% of misses, and of found, at {table.k}"}, "range": [-2, 102]},
-        yaxis={
-            "autorange": "reversed",
-            "automargin": True,
-            "categoryorder": "array",
-            "categoryarray": [first.cause_line(name).title for name in names],
-        },
-        height=110 + LINE + ROW * len(names),
+        **_labels_above([table.runs[0].cause_line(name).title for name in names]),
+        height=110 + LINE + LABELLED_ROW * len(names),
         **_layout(),
     )
     return figure
+
+
+def _points_below_labels(
+    estimates: Sequence[Estimate], rows: Sequence[int], labels: Sequence[str], run: str, number: int, step: float
+) -> Scatter:
+    """The points of a run, in rows whose labels stand above them; a run's points lie `step` below those of the one before."""
+    trace = _points(estimates, [row + FIRST_POINT + step * number for row in rows], escape(run), number, flat=True)
+    about = trace.hovertemplate.replace("<br>%{text}", "").replace("%{y}: ", "%{text}: ")
+    return trace.update(text=list(labels), hovertemplate=about)
+
+
+def _labels_above(labels: Sequence[str]) -> dict[str, object]:
+    """The layout of rows from top to bottom whose labels stand within the plot, above their points, so that a narrow window
+    has room for the points. The labels are annotations: Plotly drops the ticks below tick labels that are within a plot.
+    """
+    place = {"xref": "paper", "x": 0, "xanchor": "left", "yanchor": "middle", "showarrow": False, "align": "left"}
+    axis = {"showticklabels": False, "range": [len(labels) - 0.2, -0.7], "showgrid": False, "zeroline": False}
+    return {
+        "yaxis": axis,
+        "annotations": [{**place, "y": row - 0.22, "text": label} for row, label in enumerate(labels)],
+    }
 
 
 def _tick_labels(curves: Curves, runs: Sequence[str]) -> dict[int, str]:

@@ -13,6 +13,7 @@ from blindspot.backend.core.result_table import signed_number, stated_interval
 from blindspot.backend.evaluation.causes import CAUSES, Cause
 from blindspot.backend.evaluation.comparison_words import lead_words, where_words
 from blindspot.backend.evaluation.findings import bucket_words
+from blindspot.backend.evaluation.miss_table import NONE
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.text.number_words import quantity
@@ -79,9 +80,10 @@ def _condition_words(part: Expression, k: int | None = None) -> str:
         return f"that ask for {RELATIONS[value].label} ({value})" if value in RELATIONS else f"of relation {value}"
     if part.name == "first" and part.argument and part.operator in ("<=", ">"):
         return f"that {part.argument} {'finds' if part.operator == '<=' else 'misses'} in the top {part.value:g}"
-    if part.name == "cause" and part.argument and value in CAUSES:
+    if part.name == "cause" and part.argument and value in (*CAUSES, NONE):
         top = "" if k is None else f" in the top {k}"
-        return f"that {part.argument} misses{top}, with the cause “{CAUSES[Cause(value)].title}”"
+        cause = "without a measured cause" if value == NONE else f"with the cause “{CAUSES[Cause(value)].title}”"
+        return f"that {part.argument} misses{top}, {cause}"
     if part.name == "group":
         return bucket_words(value) if "mentions" in value or value.startswith("bucket ") else f"with {value}"
     plain = {"set": f"of the set {value}", "word": f"with the question word “{value}”"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Set
-from dataclasses import dataclass, replace
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from blindspot.backend.retrieval import live
@@ -26,6 +26,7 @@ ROWS_SCANNED = 200_000  # passages that a search without an index looks through
 BM25 = "bm25"
 NAMED_PASSAGES = 50  # passages in which a name is looked for
 _MARKS = string.punctuation + "“”‘’«»–—…¿¡"  # at the ends of a word they are not looked for
+_TERM = re.compile(r'(?<!\S)[“"]([^“”"]*)[”"]|(\S+)')
 _NAME = re.compile(r"(?:\b[^\W\d_a-z][\w'’-]*\s?)+")
 
 
@@ -39,6 +40,8 @@ class TextResult:
         excerpt: Pieces of the text with their kind: "word" for a word that was searched for, "" for the rest.
         text: Of a passage, the pieces of the whole text.
         passage: For a note on a passage, the passage's id.
+        runs: Of a question, the runs that searched for it, without those of the learning curve.
+        of: Of a question, its data set and split.
     """
 
     id: str
@@ -46,6 +49,8 @@ class TextResult:
     excerpt: list[tuple[str, str]]
     passage: str | None = None
     text: tuple[tuple[str, str], ...] = ()
+    runs: tuple[str, ...] = ()
+    of: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,7 @@ def find(
     hidden_questions: Set[str] = frozenset(),
     annotator: str | None = None,
 ) -> TextSearch:
-    """Search passages, questions or notes for words.
+    """Search passages, questions or notes for words; for those in quotation marks, only as they are written.
 
     Args:
         hidden_questions: Questions that the reader still has to judge. Others' notes on them are left out. While there
@@ -101,7 +106,7 @@ def find(
         BadInput: The query is empty or too long, or `limit` is out of range.
         Missing: The study has no passages.
     """
-    words = _words(query)
+    words = terms(query)
     if not words or len(query) > MAX_WORDS:
         raise BadInput(f"a search needs between 1 and {MAX_WORDS} characters, and a letter or a digit among them")
     if not 1 <= limit <= MAX_FOUND:
@@ -113,15 +118,16 @@ def find(
     if place != "passages":
         raise BadInput(f"search in one of {', '.join(PLACES)}, not in {place!r}")
     if hidden_questions:
-        return _matching_passages(study, words, limit, "you still have questions to judge")
+        return _matching_passages(study, query, limit, "you still have questions to judge")
     if BM25 not in live.answering_retrievers(study):
-        return _matching_passages(study, words, limit, "the study has no BM25 index (blindspot index bm25)")
+        return _matching_passages(study, query, limit, "the study has no BM25 index (blindspot index bm25)")
     ranked = _ranked_passages(study, query, limit)
     if ranked.results:
         return ranked
-    found = _matching_passages(study, words, limit, "BM25 ranks none (it leaves out the most frequent English words)")
-    nowhere = "BM25 ranks no passage for them, and none has them all inside other words either."
-    return found if found.results else replace(found, method_note=nowhere)
+    why = "BM25 ranks none (it leaves out the most frequent English words)"
+    if has_phrase(query):
+        why = f"none of the {MAX_FOUND} that BM25 ranks first has them"
+    return _matching_passages(study, query, limit, why)
 
 
 def unknown_names(study: Study, question: str, hidden_questions: Set[str] = frozenset()) -> list[str]:
@@ -151,28 +157,35 @@ def _ranked_passages(study: Study, query: str, limit: int) -> TextSearch:
     fits = {each.id: _fit(f"{each.title} · {each.text}", query) for each in ranked}  # no phrase from one into the other
     found = [
         _passage_result(each, query_spans(each.text, query))
-        for each in sorted(ranked, key=lambda each: fits[each.id])[:limit]
+        for each in sorted(ranked, key=lambda each: fits[each.id])
+        if fits[each.id] < _SOME_WORDS or not has_phrase(query)
     ]
-    how = (
-        f"Of the first {MAX_FOUND} passages by BM25, those with the words as written come first, then those with all of them, "
-        "then those with some; titles count too."
-    )
+    some = "" if has_phrase(query) else ", then those with some"
+    how = f"Ranked by BM25 over all passages; those with the words as written come first, then those with all of them{some}; titles count too."
     of_fit = [sum(fit <= most for fit in fits.values()) for most in (_AS_WRITTEN, _ALL_WORDS)]
     counts = RankedCounts(len(ranked), len(rows) <= MAX_FOUND, *of_fit)
-    return TextSearch("passages", found, len(ranked) > limit, how, counts)
+    return TextSearch("passages", found[:limit], len(found) > limit, how, counts)
 
 
 _AS_WRITTEN, _ALL_WORDS, _SOME_WORDS = range(3)
 
 
-def _words(query: str) -> list[str]:
-    """Return the words of a query, without the marks at their ends, and without those that are marks alone."""
-    return [word for each in query.split() if (word := each.strip(_MARKS))]
+def terms(query: str) -> list[str]:
+    """Return what a text must have: the words of a query, and as one term each of its parts in quotation marks; without
+    the marks at their ends, and without those that are marks alone.
+    """
+    parts = (" ".join((phrase or word).split()) for phrase, word in _TERM.findall(query))
+    return [term for each in parts if (term := each.strip(_MARKS))]
+
+
+def has_phrase(query: str) -> bool:
+    """Return whether a part of the query is in quotation marks."""
+    return any(phrase.strip(_MARKS) for phrase, _ in _TERM.findall(query))
 
 
 def _fit(text: str, query: str) -> int:
     """Return how well a text fits a query: _AS_WRITTEN, _ALL_WORDS or _SOME_WORDS, by whole words, ignoring case."""
-    text, words = " ".join(text.casefold().split()), _words(query.casefold())
+    text, words = " ".join(text.casefold().split()), terms(query.casefold())
 
     def has(phrase: str) -> bool:
         return re.search(rf"(?<!\w){re.escape(phrase)}(?!\w)", text) is not None
@@ -182,23 +195,52 @@ def _fit(text: str, query: str) -> int:
     return _ALL_WORDS if all(map(has, words)) else _SOME_WORDS
 
 
-def _matching_passages(study: Study, words: list[str], limit: int, reason: str) -> TextSearch:
-    corpus = study.corpus
-    rows = corpus.find(words, limit + 1, ROWS_SCANNED)
-    found = [_passage_result(each, _spans(each.text, words)) for each in corpus.passages(rows[:limit])]
+def _matching_passages(study: Study, query: str, limit: int, reason: str) -> TextSearch:
+    corpus, words = study.corpus, terms(query)
+    passages = corpus.passages(corpus.find(words, MAX_FOUND + 1, ROWS_SCANNED))
     how = "Passages with all of the words, also inside other words, in the order of the collection"
+    if has_phrase(query):
+        passages = [each for each in passages if _fit(f"{each.title} · {each.text}", query) < _SOME_WORDS]
+        how = "Passages with all of the words, those in quotation marks as written, in the order of the collection"
+    found = [_passage_result(each, _spans(each.text, words)) for each in passages]
     if len(corpus) > ROWS_SCANNED:
         how += f"; only the first {ROWS_SCANNED:,} of {len(corpus):,} were searched"
-    return TextSearch("passages", found, len(rows) > limit, f"{how}, because {reason}.")
+    return TextSearch("passages", found[:limit], len(found) > limit, f"{how}, because {reason}.")
 
 
 def _questions(study: Study, query: str, limit: int) -> TextSearch:
-    words = _words(query)
+    words = terms(query)
     containing, _ = study.questions.page(search_words=words, limit=-1)
+    runs = _runs_over(study, [each.id for each in containing])
     questions = [each for each in containing if _fit(each.text, query) < _SOME_WORDS]
-    found = [TextResult(each.id, "", _excerpt(each.text, _spans(each.text, words, True))) for each in questions[:limit]]
-    how = "In the order of import." if questions else "Words are whole words, in any case."
+    questions.sort(key=lambda each: each.id not in runs)
+    found = [
+        TextResult(
+            each.id,
+            "",
+            _excerpt(each.text, _spans(each.text, words, True)),
+            runs=runs.get(each.id, ()),
+            of=", ".join(filter(None, (each.dataset, each.split))),
+        )
+        for each in questions[:limit]
+    ]
+    how = "Words are whole words, in any case."
+    if questions:
+        how = "Those that a run searched for come first, each group in the order of import."
     return TextSearch("questions", found, len(questions) > limit, how, total=len(questions))
+
+
+def _runs_over(study: Study, questions: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the runs that searched for each of these questions, without those of the learning curve."""
+    of_set: dict[str, list[str]] = {}
+    for name, manifest in study.parts("runs").items():
+        if "learning_curve" not in manifest:
+            of_set.setdefault(manifest.get("question_set", name), []).append(name)
+    searched: dict[str, tuple[str, ...]] = {}
+    for runs in of_set.values():
+        for question in set(study.run(runs[0]).question_ids).intersection(questions):
+            searched[question] = (*searched.get(question, ()), *runs)
+    return searched
 
 
 def _notes(study: Study, words: list[str], limit: int, hidden_questions: Set[str], annotator: str | None) -> TextSearch:

@@ -10,7 +10,7 @@ import streamlit as st
 from blindspot.app import checks, url, who
 from blindspot.app.checks import Labelled
 from blindspot.app.components import jobs
-from blindspot.app.components.check.rules_panel import chosen_row, rule_names, usual_name
+from blindspot.app.components.check.rules_panel import RELABEL, chosen_row, fate, rule_names, usual_fate, usual_name
 from blindspot.app.markup import Html, div, escape_markdown, show, tag
 from blindspot.backend.checking.cleaned_file import Outcome
 from blindspot.backend.checking.jobs import CleanedFile, cleaned_paths, write_cleaned
@@ -22,7 +22,6 @@ from blindspot.backend.text.number_words import quantity
 
 MOST_DOWNLOADED = 200 << 20  # bytes; a larger file is named, not sent
 NAMES = ("Download the file", "The list of changes", "The card")
-RELABEL = {"relabel": "become positives", "drop": "go"}
 
 
 def file_panel(open_study: Study, figures: Labelled, curve: RuleCurve, written_file: CleanedFile | None) -> None:
@@ -33,8 +32,13 @@ def file_panel(open_study: Study, figures: Labelled, curve: RuleCurve, written_f
         show(tag("h2", "The cleaned file", id="file"))
         left, right = st.columns(2)
         with left:
-            usual = _usual_fate(written_file)
-            how = url.select("Judged false negatives", "false", list(RELABEL), usual, format_func=RELABEL.__getitem__)
+            how = url.select(
+                "Judged false negatives",
+                "false",
+                list(RELABEL),
+                usual_fate(written_file),
+                format_func=RELABEL.__getitem__,
+            )
         names, row = rule_names(curve), chosen_row(curve, written_file)
         conditions = {each.rule.as_text(): each.rule.condition for each in curve.rows}
         with right:
@@ -75,22 +79,15 @@ def is_written(curve: RuleCurve, figures: Labelled, written_file: CleanedFile | 
 def _choices(curve: RuleCurve, written_file: CleanedFile | None) -> tuple[bool, str | None]:
     """Return whether judged false negatives become positives, and the chosen rule."""
     row = chosen_row(curve, written_file)
-    fate = url.one_of("false", list(RELABEL), _usual_fate(written_file))
-    return fate == "relabel", None if row is None else row.rule.as_text()
-
-
-def _usual_fate(written_file: CleanedFile | None) -> str:
-    return "relabel" if written_file is None or written_file.relabel else "drop"
+    return fate(written_file) == "relabel", None if row is None else row.rule.as_text()
 
 
 def _file_sentence(false_negatives_fate: str, row: RuleRow | None, result: Outcome | None) -> str:
     """Say what goes and what becomes a positive, and how many of the negatives left are false."""
     judged = "become positives of their questions" if false_negatives_fate == "relabel" else "go"
     which = "Negatives" if result is None else f"The {quantity(result.judged_false, 'negative')}"
-    said = (
-        f"The cleaned file has the same format, columns and order. {which} judged false {judged}; those that the file itself calls "
-        "positive go."
-    )
+    called = "; those that the file itself calls positive go" if result is None or result.called_positive else ""
+    said = f"The cleaned file has the same format, columns and order. {which} judged false {judged}{called}."
     if result is None:
         return said
     by_rule = "" if row is None else f" {overruled_words(row, result)}"

@@ -12,13 +12,15 @@ from blindspot.app import url
 from blindspot.app.markup import Html, div, link, show, span, tag, term
 from blindspot.backend.checking.jobs import CleanedFile
 from blindspot.backend.checking.rules import RuleCurve, RuleRow
-from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import quantity
 
 RULE_STEP, FILE_STEP = {"step": "rule"}, {"step": "file"}
 """The query parameters of the page where a rule is chosen, and where the file is written: that part comes first."""
 WITHOUT_RULE = "none"
+RELABEL = {"relabel": "become positives", "drop": "go"}
+"""What judged false negatives become: the address's value and the words."""
+APART = "A row's two shares are estimated apart, so the false negatives that they come to need not be the number in the title."
 ON_SCALE = " (on the scale of this file's scores)"
 HEADS = (
     ("kept", "Distinct negative pairs that the rule keeps"),
@@ -52,26 +54,28 @@ def usual_name(curve: RuleCurve, written: CleanedFile | None) -> str:
     return WITHOUT_RULE if curve.chosen is None else curve.rows[curve.chosen].rule.as_text()
 
 
+def fate(written: CleanedFile | None) -> str:
+    """Return what judged false negatives become, a key of RELABEL: as the address says, or else the usual."""
+    return url.one_of("false", list(RELABEL), usual_fate(written))
+
+
+def usual_fate(written: CleanedFile | None) -> str:
+    return "relabel" if written is None or written.relabel else "drop"
+
+
 def rule_answer(curve: RuleCurve, written: CleanedFile | None) -> Html:
     """Say what the chosen rule drops and keeps, for the top of the page; nothing where no rule is chosen."""
     row = chosen_row(curve, written)
     if row is None or math.isnan(row.dropped_false) or math.isnan(row.false_share):
         return Html("")
-    best, dropped, kept = "The chosen rule", (row.dropped_low, row.dropped_high), (row.low, row.high)
-    bounds = [stated_interval(100 * low, 100 * high) for low, high in (dropped, kept)]
-    if row is _best(curve) and curve.promise is not None and curve.drops_at_least is not None:
-        best = "The best rule by these labels"
-        bounds = [f"(at least {curve.drops_at_least:.1%})", f"(at most {curve.promise:.1%})"]
+    which = "The best rule by these labels" if row is curve.best else "The chosen rule"
     return tag(
         "p",
-        f"{best} keeps a negative if {row.rule.condition}: of the {row.dropped:,} that it drops, about {row.dropped_false:.0%} are "
-        f"false {bounds[0]}; of the {row.kept:,} that it keeps, about {row.false_share:.1%} {bounds[1]}.",
+        f"{which} keeps a negative if {row.rule.condition}: of the {row.dropped:,} that it drops, about {row.dropped_false:.0%} are "
+        f"false (at least {row.drops_at_least:.1%}); of the {row.kept:,} that it keeps, about {row.false_share:.1%} (at most "
+        f"{row.most:.1%}).",
         cls="under",
     )
-
-
-def _best(curve: RuleCurve) -> RuleRow | None:
-    return None if curve.chosen is None else curve.rows[curve.chosen]
 
 
 def rules_panel(
@@ -83,12 +87,12 @@ def rules_panel(
     if not curve.rows:
         show(div(tag("h2", "Rules"), tag("p", f"{curve.why[:1].upper()}{curve.why[1:]}."), cls="panel", id="rules"))
         return
-    best = _best(curve)
+    best = curve.best
     row = chosen_row(curve, written)
     with st.container(key="rules"):
         why = tag("p", f"{curve.why[:1].upper()}{curve.why[1:]}.")
         bounds = ""
-        if best is not None and curve.promise is not None and curve.drops_at_least is not None:
+        if best is not None:
             title = f"The best rule by {quantity(label_count, 'label')} keeps a negative if {best.rule.condition}"
             why = tag("p", tag("b", title), f": {curve.why}.")
             approximate = (
@@ -97,8 +101,8 @@ def rules_panel(
             bounds = tag(
                 "p",
                 "The same labels chose the row, so its own figures tend to be too good. These bounds hold for all rows at once: "
-                f"of what it drops, at least {curve.drops_at_least:.1%} are false; of what it keeps, at most "
-                f"{curve.promise:.1%}.{approximate}",
+                f"of what it drops, at least {best.drops_at_least:.1%} are false; of what it keeps, at most "
+                f"{best.most:.1%}.{approximate}",
             )
         every = tag(
             "details", tag("summary", f"All {len(curve.rows)} rows"), _table(curve.rows, best, row), cls="all-rules"
@@ -110,24 +114,33 @@ def rules_panel(
                 bounds,
                 _table(best_row_of_each_rule(curve), best, row) if best else "",
                 every,
+                tag("p", APART, cls="convention"),
             )
         )
-        _pastes(open_study, curve, row, source)
+        _pastes(open_study, curve, row, source, written)
 
 
-def _pastes(open_study: Study, curve: RuleCurve, row: RuleRow | None, source: Path) -> None:
-    """Show how to apply the chosen row in a terminal and in mining; for the judge's rule, the best one that mining accepts."""
-    if row is None:
-        return
-    show(tag("p", "To apply it in a terminal:"))
+def _pastes(
+    open_study: Study, curve: RuleCurve, row: RuleRow | None, source: Path, written: CleanedFile | None
+) -> None:
+    """Show the command that writes the file with the page's choices, and how to mine with the chosen row; for the judge's
+    rule, with the best one that mining accepts.
+    """
     out = shlex.quote(f"clean-{source.name}")
     places = f"{shlex.quote(str(source))} --study {shlex.quote(str(open_study.folder))} --out {out}"
-    st.code(f"blindspot check {places} --rule {row.rule.as_text()}", language=None, wrap_lines=True)
+    options = (" --drop" if fate(written) == "drop" else "") + (f" --rule {row.rule.as_text()}" if row else "")
+    show(tag("p", "To write the file in a terminal:"))
+    st.code(f"blindspot check {places}{options}", language=None, wrap_lines=True)
+    if row is None:
+        return
     words = f"To mine again with it{ON_SCALE if row.rule.is_on_scale else ''}, call:"
     if row.rule.argument is None and curve.to_paste is not None:
         row = curve.rows[curve.to_paste]
         scale = ON_SCALE if row.rule.is_on_scale else ""
-        words = f"Mining knows no such model. Its best rule keeps a negative if {row.rule.condition}{scale}:"
+        words = (
+            f"Mining knows no such model. Its best rule by the same labels keeps a negative if {row.rule.condition}{scale}; of what "
+            f"it keeps, at most {row.most:.1%} are false:"
+        )
     if row.rule.argument is not None:
         show(tag("p", words))
         st.code(row.rule.argument, language="python", wrap_lines=True)
