@@ -214,7 +214,7 @@ def _label(axes: Axes, layout: Mapping[str, Any], number: int) -> None:
             names = [_plain_text(each) for each in settings["ticktext"]]
             names = [_shorten(name) for name in names] if along == "y" else names
             getattr(axes, f"{along}axis").set_ticks(_values(settings["tickvals"]), names, fontsize=6)
-        if settings.get("showticklabels") is False:
+        elif settings.get("showticklabels") is False:  # with names, annotations stand in their place: see report_plots
             getattr(axes, f"{along}axis").set_ticks([])
     axes.grid(axis="y", linewidth=0.3, color="#dddddd")
     axes.set_axisbelow(True)

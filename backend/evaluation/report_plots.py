@@ -219,7 +219,8 @@ def _labels_above(labels: Sequence[str]) -> dict[str, object]:
     has room for the points. The labels are annotations: Plotly drops the ticks below tick labels that are within a plot.
     """
     place = {"xref": "paper", "x": 0, "xanchor": "left", "yanchor": "middle", "showarrow": False, "align": "left"}
-    axis = {"showticklabels": False, "range": [len(labels) - 0.2, -0.7], "showgrid": False, "zeroline": False}
+    ticks = {"tickvals": list(range(len(labels))), "ticktext": list(labels)}  # drawn in plots for papers
+    axis = {**ticks, "showticklabels": False, "range": [len(labels) - 0.2, -0.7], "showgrid": False, "zeroline": False}
     return {
         "yaxis": axis,
         "annotations": [{**place, "y": row - 0.22, "text": label} for row, label in enumerate(labels)],
