@@ -373,11 +373,11 @@ def test_a_margin_that_tells_nothing_is_not_chosen(scored):
         assert row.true_kept == pytest.approx((row.kept - of_kept) / true)
     dropped = truth[~pairs_kept_by(chosen.rule, judged.pairs, judged)].mean()
     assert (
-        0 < curve.best.drops_at_least <= min(dropped, chosen.dropped_low)
-        and plain["drops_at_least"] == curve.best.drops_at_least
+        0 < curve.bounds(curve.best).drops_at_least <= min(dropped, chosen.dropped_low)
+        and plain["drops_at_least"] == curve.bounds(curve.best).drops_at_least
     )
     assert np.mean(inside) >= 0.9
-    assert truth[pairs_kept_by(chosen.rule, judged.pairs, judged)].mean() <= curve.best.most
+    assert truth[pairs_kept_by(chosen.rule, judged.pairs, judged)].mean() <= curve.bounds(curve.best).most
 
 
 def test_no_margin_below_0_is_offered(scored):

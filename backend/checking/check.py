@@ -168,7 +168,7 @@ class Check:
             shares = None if rate is None else rate.of_drawable
         else:
             row = curve.row_of(rule)
-            shares = None if row is None or np.isnan(row.false_share) else (row.false_share, row.least, row.most)
+            shares = None if row is None or np.isnan(row.false_share) else (row.false_share, *curve.bounds(row)[:2])
         return None if shares is None else outcome(self.checked_study, self.labels, rule, shares)
 
     def cleaned(self, relabel: bool = True, rule: MiningRule | str | None = None) -> Any:

@@ -5,16 +5,16 @@ The rules are those of `sentence_transformers.util.mine_hard_negatives` (absolut
 first rank) and a judge that learns from the labels. The negative pairs are sampled within strata ("cells") of similar
 suspicion, so each drawn pair represents the pairs of its cell. A row of the comparison is one rule with one value. Its
 interval is the confidence sequence of `blindspot.analysis.rate_sequence` over the drawn pairs that the rule keeps. The
-bounds `least`, `most` and `drops_at_least` hold for all rows at once (Bonferroni), so they stay valid although a row is
+bounds (`RuleBounds`) hold for all rows at once (Bonferroni), so they stay valid although a row is
 chosen with the same labels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache, cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -94,8 +94,6 @@ class RuleRow:
         false_share, low, high: Share of false negatives among the kept ones, with its interval.
         dropped_false, dropped_low, dropped_high: The same among the dropped ones.
         false_dropped, true_kept: Shares of the false negatives that go, and of the true ones that stay; estimates.
-        least, most: Ends of the interval of false_share that holds for all rows together, so that the same labels may choose
-        the row. drops_at_least: Lower bound on dropped_false, likewise.
     """
 
     rule: MiningRule
@@ -111,9 +109,6 @@ class RuleRow:
     dropped_high: float
     false_dropped: float
     true_kept: float
-    least: float
-    most: float
-    drops_at_least: float
 
     @property
     def gain(self) -> float:
@@ -141,6 +136,16 @@ class RuleQuality:
     high: float
 
 
+class RuleBounds(NamedTuple):
+    """Bounds that hold for all rows together, so that the same labels may choose the row: the ends of the interval of
+    `RuleRow.false_share`, and the lower end of that of `dropped_false`.
+    """
+
+    least: float
+    most: float
+    drops_at_least: float
+
+
 @dataclass(frozen=True)
 class RuleCurve:
     """The comparison of all rules, and the chosen row.
@@ -148,6 +153,7 @@ class RuleCurve:
     Attributes:
         chosen: Place of the row; None if no rule tells false from true negatives. why: In words.
         to_paste: Place of the best row with an argument to paste: the chosen one, or the next if that is the judge's.
+        bounds_of: Computes the bounds of a row.
     """
 
     rows: list[RuleRow]
@@ -155,6 +161,12 @@ class RuleCurve:
     chosen: int | None
     why: str
     to_paste: int | None = None
+    bounds_of: Callable[[MiningRule], RuleBounds] | None = field(default=None, repr=False, compare=False)
+
+    def bounds(self, row: RuleRow) -> RuleBounds:
+        """Return a row's bounds, which are computed when they are first asked for."""
+        assert self.bounds_of is not None  # where there are rows
+        return self.bounds_of(row.rule)
 
     @property
     def best(self) -> RuleRow | None:
@@ -172,8 +184,8 @@ class RuleCurve:
             "chosen": None if self.chosen is None else self.rows[self.chosen].rule.as_text(),
             "chosen_keeps_if": None if self.chosen is None else self.rows[self.chosen].rule.condition,
             "why": self.why,
-            "promise": self.best and self.best.most,
-            "drops_at_least": self.best and self.best.drops_at_least,
+            "promise": self.best and self.bounds(self.best).most,
+            "drops_at_least": self.best and self.bounds(self.best).drops_at_least,
             "paste": None if self.to_paste is None else self.rows[self.to_paste].rule.argument,
         }
 
@@ -267,8 +279,7 @@ def compare_rules(checked_study: CheckedStudy, judged_draws: JudgedDraws | None,
         # The judge keeps a judged pair by the model that did not see it, and the file's pairs by the whole model.
         scores["judge"], own["judge"] = -learned[0], -learned[1]
     comparison = _Comparison(judged_draws, scores, own, cell_of_each_pair(checked_study), level)
-    rules = [rule for name in scores for rule in _candidate_rules(name, scores[name])]
-    rows = [comparison.row(rule, of=len(rules)) for rule in rules]
+    rows = [comparison.row(rule) for name in scores for rule in _candidate_rules(name, scores[name])]
     return comparison.choose(rows, [comparison.quality(name) for name in scores])
 
 
@@ -335,14 +346,11 @@ class _Comparison:
     member: np.ndarray
     level: float
 
-    def row(self, rule: MiningRule, of: int) -> RuleRow:
-        """Return the row of a rule, one of so many rows."""
+    def row(self, rule: MiningRule) -> RuleRow:
         keeps = self.scores[rule.name] >= rule.value
         question = self.draws.pairs.question
         questions = len(np.unique(question))
         shares = [self.interval(rule, self.level, of_dropped) for of_dropped in (False, True)]
-        together = 1 - (1 - self.level) / of
-        _, least, most = self.interval(rule, together)
         return RuleRow(
             rule,
             int(keeps.sum()),
@@ -352,9 +360,6 @@ class _Comparison:
             *shares[0],
             *shares[1],
             *_shares_dropped_and_kept(int(keeps.sum()), int((~keeps).sum()), shares[0][0], shares[1][0]),
-            least,
-            most,
-            self.interval(rule, together, of_dropped=True)[1],
         )
 
     def interval(self, rule: MiningRule, level: float, of_dropped: bool = False) -> tuple[float, float, float]:
@@ -376,6 +381,17 @@ class _Comparison:
         _, low, high = interval(self.draws.false[judged], self.draws.unsettled[judged], places, cells, level)
         share = np.average(self.draws.false[judged], weights=_weights(self.draws)[judged])
         return float(np.clip(share, low, high)), low, high
+
+    def bounds_of(self, row_count: int) -> Callable[[MiningRule], RuleBounds]:
+        """Return a function that computes the bounds of one of so many rows, by Bonferroni's method."""
+        together = 1 - (1 - self.level) / row_count
+
+        @cache
+        def bounds(rule: MiningRule) -> RuleBounds:
+            _, least, most = self.interval(rule, together)
+            return RuleBounds(least, most, self.interval(rule, together, of_dropped=True)[1])
+
+        return bounds
 
     @cached_property
     def resampled(self) -> list[np.ndarray]:
@@ -410,6 +426,7 @@ class _Comparison:
 
     def choose(self, rows: list[RuleRow], qualities: list[RuleQuality]) -> RuleCurve:
         """Choose the row with the largest gain among the rules whose AUC is above chance, unless the rate is too vague."""
+        bounds_of = self.bounds_of(max(len(rows), 1))
         _, low, high = interval(
             self.draws.false, self.draws.unsettled, self.draws.cells, self.draws.plan.cells, self.level
         )
@@ -418,7 +435,7 @@ class _Comparison:
                 f"too early to choose a rule: the rate is only known within {100 * (high - low):.0f} points; judge until it is known "
                 f"within {200 * VAGUE:.0f}"
             )
-            return RuleCurve(rows, qualities, None, why)
+            return RuleCurve(rows, qualities, None, why, bounds_of=bounds_of)
         separating = {each.name for each in qualities if each.low > 0.5}
         places = [place for place, row in enumerate(rows) if row.rule.name in separating and row.kept and row.dropped]
         others = [each for each in qualities if each.name not in separating]
@@ -428,7 +445,7 @@ class _Comparison:
                 + _unusable_rules_sentence(others)
                 + ". Take out the false ones that were found, or judge more"
             )
-            return RuleCurve(rows, qualities, None, why)
+            return RuleCurve(rows, qualities, None, why, bounds_of=bounds_of)
 
         def gain(position: int) -> float:
             return rows[position].gain
@@ -437,7 +454,7 @@ class _Comparison:
         row = rows[best]
         if row.gain <= 1:
             why = "every rule costs more true negatives and questions than it drops false ones; take out those that were found"
-            return RuleCurve(rows, qualities, None, why)
+            return RuleCurve(rows, qualities, None, why, bounds_of=bounds_of)
         to_paste = max((place for place in places if rows[place].rule.argument), key=gain, default=None)
         is_close = sum(f"{each.gain:.2f}" == f"{row.gain:.2f}" for each in rows) > 1
         why = (
@@ -446,7 +463,7 @@ class _Comparison:
         )
         if others:
             why += "; " + _unusable_rules_sentence(others)
-        return RuleCurve(rows, qualities, best, why, to_paste)
+        return RuleCurve(rows, qualities, best, why, to_paste, bounds_of)
 
 
 def _shares_dropped_and_kept(

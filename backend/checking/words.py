@@ -93,7 +93,7 @@ def rule_words(curve: RuleCurve) -> str:
     row = curve.rows[curve.chosen]
     paste = f"paste `{row.rule.argument}`" if row.rule.argument else f"apply it with `--rule {row.rule.as_text()}`"
     return (
-        f"The rule that keeps a negative if {row.rule.condition} leaves {_kept_words(row)}, and "
+        f"The rule that keeps a negative if {row.rule.condition} leaves {_kept_words(row, curve)}, and "
         f"{quantity(row.questions_emptied, 'question')} without a negative; {paste}"
     )
 
@@ -106,13 +106,13 @@ def paste_words(curve: RuleCurve) -> str:
         return ""
     row = curve.rows[curve.to_paste]
     scale = " (on the scale of this file's scores)" if row.rule.is_on_scale else ""
-    return f"The best rule to mine with: `{row.rule.argument}`{scale} keeps {_kept_words(row)}"
+    return f"The best rule to mine with: `{row.rule.argument}`{scale} keeps {_kept_words(row, curve)}"
 
 
-def _kept_words(row: RuleRow) -> str:
+def _kept_words(row: RuleRow, curve: RuleCurve) -> str:
     return (
         f"{quantity(row.kept, 'negative pair')}, of which {row.false_share:.1%} are false ({row.low:.1%} to {row.high:.1%}, "
-        f"at most {row.most:.1%} for all rows together)"
+        f"at most {curve.bounds(row).most:.1%} for all rows together)"
     )
 
 
@@ -162,7 +162,7 @@ def cleaning_card(
     applied = "No rule was applied." if rule is None else f"Applied: a negative is kept only if {rule.condition}."
     row = curve.row_of(rule)
     if row is not None:
-        applied += f" It keeps {_kept_words(row)}."
+        applied += f" It keeps {_kept_words(row, curve)}."
     left = [] if result is None else [f"- {left_words(result)}"]
     if row is not None and result is not None:
         left.insert(0, f"- {overruled_words(row, result)}")

@@ -68,12 +68,13 @@ def rule_answer(curve: RuleCurve, written: CleanedFile | None) -> Html:
     row = chosen_row(curve, written)
     if row is None or math.isnan(row.dropped_false) or math.isnan(row.false_share):
         return Html("")
+    bounds = curve.bounds(row)
     which = "The best rule by these labels" if row is curve.best else "The chosen rule"
     return tag(
         "p",
         f"{which} keeps a negative if {row.rule.condition}: of the {row.dropped:,} that it drops, about {row.dropped_false:.0%} are "
-        f"false (at least {row.drops_at_least:.1%}); of the {row.kept:,} that it keeps, about {row.false_share:.1%} (at most "
-        f"{row.most:.1%}).",
+        f"false (at least {bounds.drops_at_least:.1%}); of the {row.kept:,} that it keeps, about {row.false_share:.1%} (at most "
+        f"{bounds.most:.1%}).",
         cls="under",
     )
 
@@ -98,11 +99,12 @@ def rules_panel(
             approximate = (
                 " They are approximate: the rule is a model of these labels." if best.rule.name == "judge" else ""
             )
+            of_dropped, of_kept = curve.bounds(best).drops_at_least, curve.bounds(best).most
             bounds = tag(
                 "p",
                 "The same labels chose the row, so its own figures tend to be too good. These bounds hold for all rows at once: "
-                f"of what it drops, at least {best.drops_at_least:.1%} are false; of what it keeps, at most "
-                f"{best.most:.1%}.{approximate}",
+                f"of what it drops, at least {of_dropped:.1%} are false; of what it keeps, at most "
+                f"{of_kept:.1%}.{approximate}",
             )
         every = tag(
             "details", tag("summary", f"All {len(curve.rows)} rows"), _table(curve.rows, best, row), cls="all-rules"
@@ -139,7 +141,7 @@ def _pastes(
         scale = ON_SCALE if row.rule.is_on_scale else ""
         words = (
             f"Mining knows no such model. Its best rule by the same labels keeps a negative if {row.rule.condition}{scale}; of what "
-            f"it keeps, at most {row.most:.1%} are false:"
+            f"it keeps, at most {curve.bounds(row).most:.1%} are false:"
         )
     if row.rule.argument is not None:
         show(tag("p", words))
