@@ -422,7 +422,7 @@ class _Comparison:
             low, high = _middle_95(values)
             words.append(f"{share:.0%} {stated_interval(100 * low, 100 * high)}")
         dropped, stays = words
-        return f"drops {dropped} of the false negatives, keeps {stays} of the true ones"
+        return f"drops {dropped} of the false negatives, keeps {stays} of the true ones (bootstrap over questions)"
 
     def choose(self, rows: list[RuleRow], qualities: list[RuleQuality]) -> RuleCurve:
         """Choose the row with the largest gain among the rules whose AUC is above chance, unless the rate is too vague."""
@@ -457,8 +457,9 @@ class _Comparison:
             return RuleCurve(rows, qualities, None, why, bounds_of=bounds_of)
         to_paste = max((place for place in places if rows[place].rule.argument), key=gain, default=None)
         is_close = sum(f"{each.gain:.2f}" == f"{row.gain:.2f}" for each in rows) > 1
+        emptied = f"{row.questions_emptied / row.questions:.1%}" if row.questions_emptied else "none"
         why = (
-            f"it {self.words_of_shares(row)} and leaves {row.questions_emptied / row.questions:.1%} of the questions without a "
+            f"it {self.words_of_shares(row)} and leaves {emptied} of the questions without a "
             f"negative, the largest sum of all rows{' before rounding' if is_close else ''}"
         )
         if others:

@@ -143,7 +143,7 @@ def overruled_words(row: RuleRow, result: Outcome) -> str:
     judged_false = row.dropped - result.by_rule - result.overruled
     return (
         f"Of the {row.dropped:,} that the rule drops, {judged_false:,} {noun_form(judged_false, 'was', 'were')} judged false; "
-        f"{result.overruled:,} {noun_form(result.overruled, 'stays', 'stay')}, judged true; {result.by_rule:,} more "
+        f"{result.overruled:,} {noun_form(result.overruled, 'stays', 'stay')}, judged true; {result.by_rule:,} that nobody judged "
         f"{noun_form(result.by_rule, 'goes', 'go')}."
     )
 

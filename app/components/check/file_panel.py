@@ -15,8 +15,10 @@ from blindspot.app.markup import Html, div, escape_markdown, show, tag
 from blindspot.backend.checking.cleaned_file import Outcome
 from blindspot.backend.checking.jobs import CleanedFile, cleaned_paths, write_cleaned
 from blindspot.backend.checking.rules import RuleCurve, RuleRow, parse_rule
+from blindspot.backend.checking.sample import RateEstimate
 from blindspot.backend.checking.words import left_words, overruled_words
 from blindspot.backend.core.jobs import request
+from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import quantity
 
@@ -55,7 +57,7 @@ def file_panel(open_study: Study, figures: Labelled, curve: RuleCurve, written_f
         if not is_primary and not is_current:
             write_button(open_study, curve, written_file)
         rule = None if row is None else row.rule.as_text()
-        show(tag("p", _file_sentence(how, row, checks.outcome(open_study, rule)), cls="convention"))
+        show(tag("p", _file_sentence(how, row, checks.outcome(open_study, rule), figures.rate), cls="convention"))
         if written_file is not None:
             _written_file(open_study, figures, written_file, is_current)
 
@@ -82,7 +84,9 @@ def _choices(curve: RuleCurve, written_file: CleanedFile | None) -> tuple[bool, 
     return fate(written_file) == "relabel", None if row is None else row.rule.as_text()
 
 
-def _file_sentence(false_negatives_fate: str, row: RuleRow | None, result: Outcome | None) -> str:
+def _file_sentence(
+    false_negatives_fate: str, row: RuleRow | None, result: Outcome | None, rate: RateEstimate | None
+) -> str:
     """Say what goes and what becomes a positive, and how many of the negatives left are false."""
     judged = "become positives of their questions" if false_negatives_fate == "relabel" else "go"
     which = "Negatives" if result is None else f"The {quantity(result.judged_false, 'negative')}"
@@ -91,7 +95,13 @@ def _file_sentence(false_negatives_fate: str, row: RuleRow | None, result: Outco
     if result is None:
         return said
     by_rule = "" if row is None else f" {overruled_words(row, result)}"
-    return f"{said}{by_rule} {left_words(result)}"
+    left = left_words(result).removesuffix(".")
+    as_it_is = (
+        ""
+        if rate is None or rate.estimate is None or rate.low is None or rate.high is None
+        else f"; of the file as it is, {rate.estimate:.1%} {stated_interval(100 * rate.low, 100 * rate.high)}"
+    )
+    return f"{said}{by_rule} {left}{as_it_is}."
 
 
 def _written_file(open_study: Study, figures: Labelled, written_file: CleanedFile, is_current: bool) -> None:

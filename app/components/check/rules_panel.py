@@ -20,7 +20,7 @@ RULE_STEP, FILE_STEP = {"step": "rule"}, {"step": "file"}
 WITHOUT_RULE = "none"
 RELABEL = {"relabel": "become positives", "drop": "go"}
 """What judged false negatives become: the address's value and the words."""
-APART = "A row's two shares are estimated apart, so the false negatives that they come to need not be the number in the title."
+APART = "The ranges hold for a row alone, whenever you stop. A row's two shares are estimated apart, so the false negatives that they come to need not be the number in the title."
 ON_SCALE = " (on the scale of this file's scores)"
 HEADS = (
     ("kept", "Distinct negative pairs that the rule keeps"),
