@@ -509,8 +509,9 @@ def test_the_question_page_takes_labels_too(tab, desk):
         tab.reload()
         tab.wait_for_selector("#a-2 .my-label.negative")
         assert "All labels: 2 passages" in tab.locator(".judged summary").text_content()
-        press(tab, "t")
         field = tab.get_by_label("Your tags")
+        field.wait_for(state="attached")  # the page is shown whole
+        press(tab, "t")
         expect(field).to_be_focused()  # the key opens the closed panel first
         for number, word in enumerate(("wrong gold", "<b>odd</b>"), 1):  # the field keeps the focus after Enter
             field.press_sequentially(word)
