@@ -93,6 +93,8 @@ def test_passages_with_the_words_as_written_come_first_and_only_those_with_all_a
     assert short.html.count("<details") == 2, "an excerpt that is the whole passage does not offer more"
     empty = Page(study.folder, "find", words="zzqqxx")
     assert "No passage has “zzqqxx”" in empty.text and "<table" not in empty.html
+    assert "They were looked for in all passages, also inside other words." in empty.text
+    assert "in the order of the collection" not in empty.text, "there is no list to explain"
     (excerpt,) = (each.excerpt for each in result.results[:1])
     assert "".join(piece for piece, _ in one_line(excerpt)).endswith("Ernest  newman of the Times.")
 

@@ -205,7 +205,15 @@ def _matching_passages(study: Study, query: str, limit: int, reason: str) -> Tex
     found = [_passage_result(each, _spans(each.text, words)) for each in passages]
     if len(corpus) > ROWS_SCANNED:
         how += f"; only the first {ROWS_SCANNED:,} of {len(corpus):,} were searched"
-    return TextSearch("passages", found[:limit], len(found) > limit, f"{how}, because {reason}.")
+    said = f"{how}, because {reason}." if found else _not_found(query, len(corpus))
+    return TextSearch("passages", found[:limit], len(found) > limit, said)
+
+
+def _not_found(query: str, passages: int) -> str:
+    """Say where words were looked for that no passage has."""
+    how = "as written" if has_phrase(query) else "also inside other words"
+    where = "all passages" if passages <= ROWS_SCANNED else f"the first {ROWS_SCANNED:,} of {passages:,} passages"
+    return f"They were looked for in {where}, {how}."
 
 
 def _questions(study: Study, query: str, limit: int) -> TextSearch:
