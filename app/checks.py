@@ -105,7 +105,7 @@ def _outcome(_study: Study, rule: str | None, *key: object) -> Outcome | None:
     return check_of(_study).outcome(rules(_study), None if rule is None else parse_rule(rule))
 
 
-@st.cache_resource(max_entries=8, show_spinner="Comparing the rules …")
+@st.cache_resource(max_entries=2, show_spinner="Comparing the rules …")  # an entry has some figures of every pair
 def _rules(_study: Study, *key: object) -> RuleCurve:
     return check_of(_study).rules()
 

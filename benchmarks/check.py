@@ -159,18 +159,19 @@ def report_rules(
         inside += [row.low <= share <= row.high for row, share in zip(curve.rows, shares, strict=True)]
         dropped = [float(false[~pairs_kept_by(row.rule, pairs, judged)].mean()) for row in curve.rows]
         inside_dropped += [row.dropped_low <= s <= row.dropped_high for row, s in zip(curve.rows, dropped, strict=True)]
-        if curve.chosen is None or curve.promise is None:
+        if curve.chosen is None:
             names.append("no rule")
             continue
         row, share = curve.rows[curve.chosen], shares[curve.chosen]
+        promise = curve.bounds(row).most
         kept = pairs_kept_by(row.rule, pairs, judged)
-        promises += share <= curve.promise
+        promises += share <= promise
         names.append(row.rule.as_text())
         figures = {
             "kept": row.kept,
             "false among them, %: estimate": 100 * row.false_share,
             "in truth": 100 * share,
-            "promise": 100 * curve.promise,
+            "promise": 100 * promise,
             "false dropped in truth": 100 * (false & ~kept).sum() / false.sum(),
             "true kept in truth": 100 * (~false & kept).sum() / (~false).sum(),
             "questions emptied": row.questions_emptied,

@@ -17,7 +17,7 @@ from blindspot.backend.text.number_words import noun_form, quantity
 LINE = 110  # characters of an excerpt that fit on a line
 BEFORE = 40  # characters before the first word found
 OPENED = "passage"  # parameter of the address: the passage whose questions are listed
-GOLD = "Questions whose relevant passages, as they were imported, include this one; also of other question sets than the run's"
+GOLD = "Questions whose relevant passages, as imported, include this one; also of other question sets than the run's"
 
 
 class Retrieved(NamedTuple):
@@ -75,7 +75,7 @@ def _of_ranked(counts: RankedCounts, words: str) -> str:
 
 
 def _named(words: str) -> str:
-    """What was searched for, in one pair of quotation marks or, if parts of it are in such marks, as it is."""
+    """The words in quotation marks; if parts of them are in such marks already, those parts alone."""
     if has_phrase(words):
         return re.sub(r'"([^"]*)"', r"“\1”", words)
     return f"“{words}”"

@@ -110,9 +110,12 @@ def _without_a_row(table: MissTable) -> Html:
     absent = [[run.cause_line(name) for run in table.runs] for name in table.order if name not in table.counted]
     unmeasured = [lines[0] for lines in absent if not any(line.is_measured for line in lines) and lines[0].name != NONE]
     none = [lines[0] for lines in absent if any(line.is_measured for line in lines) and lines[0].name != NONE]
-    counted = [(run, run.cause_line(name)) for name in table.counted for run in table.runs]
-    uncontrolled = [line for run, line in counted if line.count and not line.found.n and run.misses < run.questions]
-    uncontrolled = list({line.name: line for line in uncontrolled}.values())
+    counted = [[(run, run.cause_line(name)) for run in table.runs] for name in table.counted]
+    uncontrolled = [
+        lines[0][1]
+        for lines in counted
+        if any(line.count and not line.found.n and run.misses < run.questions for run, line in lines)
+    ]
     said = [
         join(
             f"{words}: ",

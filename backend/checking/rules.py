@@ -5,15 +5,15 @@ The rules are those of `sentence_transformers.util.mine_hard_negatives` (absolut
 first rank) and a judge that learns from the labels. The negative pairs are sampled within strata ("cells") of similar
 suspicion, so each drawn pair represents the pairs of its cell. A row of the comparison is one rule with one value. Its
 interval is the confidence sequence of `blindspot.analysis.rate_sequence` over the drawn pairs that the rule keeps. The
-bounds (`RuleBounds`) hold for all rows at once (Bonferroni), so they stay valid although a row is
-chosen with the same labels.
+bounds (`RuleBounds`) hold for all rows at once (Bonferroni), so they stay valid although a row is chosen with the same
+labels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cache, cached_property
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -153,7 +153,6 @@ class RuleCurve:
     Attributes:
         chosen: Place of the row; None if no rule tells false from true negatives. why: In words.
         to_paste: Place of the best row with an argument to paste: the chosen one, or the next if that is the judge's.
-        bounds_of: Computes the bounds of a row.
     """
 
     rows: list[RuleRow]
@@ -161,12 +160,15 @@ class RuleCurve:
     chosen: int | None
     why: str
     to_paste: int | None = None
-    bounds_of: Callable[[MiningRule], RuleBounds] | None = field(default=None, repr=False, compare=False)
+    _comparison: _Comparison | None = field(default=None, repr=False, compare=False)
+    _bounds: dict[MiningRule, RuleBounds] = field(default_factory=dict, repr=False, compare=False)
 
     def bounds(self, row: RuleRow) -> RuleBounds:
         """Return a row's bounds, which are computed when they are first asked for."""
-        assert self.bounds_of is not None  # where there are rows
-        return self.bounds_of(row.rule)
+        assert self._comparison is not None  # where there are rows
+        if row.rule not in self._bounds:
+            self._bounds[row.rule] = self._comparison.bounds(row.rule, len(self.rows))
+        return self._bounds[row.rule]
 
     @property
     def best(self) -> RuleRow | None:
@@ -178,14 +180,15 @@ class RuleCurve:
         return next((row for row in self.rows if row.rule == rule), None)
 
     def as_json(self) -> dict[str, Any]:
+        best = self.best
         return {
             "rows": [row.as_json() for row in self.rows],
             "qualities": [asdict(each) for each in self.qualities],
-            "chosen": None if self.chosen is None else self.rows[self.chosen].rule.as_text(),
-            "chosen_keeps_if": None if self.chosen is None else self.rows[self.chosen].rule.condition,
+            "chosen": best and best.rule.as_text(),
+            "chosen_keeps_if": best and best.rule.condition,
             "why": self.why,
-            "promise": self.best and self.bounds(self.best).most,
-            "drops_at_least": self.best and self.bounds(self.best).drops_at_least,
+            "promise": best and self.bounds(best).most,
+            "drops_at_least": best and self.bounds(best).drops_at_least,
             "paste": None if self.to_paste is None else self.rows[self.to_paste].rule.argument,
         }
 
@@ -280,7 +283,7 @@ def compare_rules(checked_study: CheckedStudy, judged_draws: JudgedDraws | None,
         scores["judge"], own["judge"] = -learned[0], -learned[1]
     comparison = _Comparison(judged_draws, scores, own, cell_of_each_pair(checked_study), level)
     rows = [comparison.row(rule) for name in scores for rule in _candidate_rules(name, scores[name])]
-    return comparison.choose(rows, [comparison.quality(name) for name in scores])
+    return replace(comparison.choose(rows, [comparison.quality(name) for name in scores]), _comparison=comparison)
 
 
 def _candidate_rules(name: str, values: np.ndarray) -> list[MiningRule]:
@@ -382,16 +385,11 @@ class _Comparison:
         share = np.average(self.draws.false[judged], weights=_weights(self.draws)[judged])
         return float(np.clip(share, low, high)), low, high
 
-    def bounds_of(self, row_count: int) -> Callable[[MiningRule], RuleBounds]:
-        """Return a function that computes the bounds of one of so many rows, by Bonferroni's method."""
+    def bounds(self, rule: MiningRule, row_count: int) -> RuleBounds:
+        """Return the bounds of one of so many rows, by Bonferroni's method."""
         together = 1 - (1 - self.level) / row_count
-
-        @cache
-        def bounds(rule: MiningRule) -> RuleBounds:
-            _, least, most = self.interval(rule, together)
-            return RuleBounds(least, most, self.interval(rule, together, of_dropped=True)[1])
-
-        return bounds
+        _, least, most = self.interval(rule, together)
+        return RuleBounds(least, most, self.interval(rule, together, of_dropped=True)[1])
 
     @cached_property
     def resampled(self) -> list[np.ndarray]:
@@ -426,7 +424,6 @@ class _Comparison:
 
     def choose(self, rows: list[RuleRow], qualities: list[RuleQuality]) -> RuleCurve:
         """Choose the row with the largest gain among the rules whose AUC is above chance, unless the rate is too vague."""
-        bounds_of = self.bounds_of(max(len(rows), 1))
         _, low, high = interval(
             self.draws.false, self.draws.unsettled, self.draws.cells, self.draws.plan.cells, self.level
         )
@@ -435,7 +432,7 @@ class _Comparison:
                 f"too early to choose a rule: the rate is only known within {100 * (high - low):.0f} points; judge until it is known "
                 f"within {200 * VAGUE:.0f}"
             )
-            return RuleCurve(rows, qualities, None, why, bounds_of=bounds_of)
+            return RuleCurve(rows, qualities, None, why)
         separating = {each.name for each in qualities if each.low > 0.5}
         places = [place for place, row in enumerate(rows) if row.rule.name in separating and row.kept and row.dropped]
         others = [each for each in qualities if each.name not in separating]
@@ -445,7 +442,7 @@ class _Comparison:
                 + _unusable_rules_sentence(others)
                 + ". Take out the false ones that were found, or judge more"
             )
-            return RuleCurve(rows, qualities, None, why, bounds_of=bounds_of)
+            return RuleCurve(rows, qualities, None, why)
 
         def gain(position: int) -> float:
             return rows[position].gain
@@ -454,7 +451,7 @@ class _Comparison:
         row = rows[best]
         if row.gain <= 1:
             why = "every rule costs more true negatives and questions than it drops false ones; take out those that were found"
-            return RuleCurve(rows, qualities, None, why, bounds_of=bounds_of)
+            return RuleCurve(rows, qualities, None, why)
         to_paste = max((place for place in places if rows[place].rule.argument), key=gain, default=None)
         is_close = sum(f"{each.gain:.2f}" == f"{row.gain:.2f}" for each in rows) > 1
         emptied = f"{row.questions_emptied / row.questions:.1%}" if row.questions_emptied else "none"
@@ -464,7 +461,7 @@ class _Comparison:
         )
         if others:
             why += "; " + _unusable_rules_sentence(others)
-        return RuleCurve(rows, qualities, best, why, to_paste, bounds_of)
+        return RuleCurve(rows, qualities, best, why, to_paste)
 
 
 def _shares_dropped_and_kept(

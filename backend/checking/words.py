@@ -89,8 +89,8 @@ def rule_words(curve: RuleCurve) -> str:
     """Return a sentence about the chosen rule: the mining argument to paste, and the guaranteed maximum share of false
     negatives.
     """
-    assert curve.chosen is not None
-    row = curve.rows[curve.chosen]
+    row = curve.best
+    assert row is not None
     paste = f"paste `{row.rule.argument}`" if row.rule.argument else f"apply it with `--rule {row.rule.as_text()}`"
     return (
         f"The rule that keeps a negative if {row.rule.condition} leaves {_kept_words(row, curve)}, and "
@@ -130,12 +130,20 @@ def change_lines(changes: Changes) -> Sequence[str]:
     return lines or ["nothing"]
 
 
-def left_words(result: Outcome) -> str:
-    """Return how many negatives a cleaned file has left, and how many of them are false, in a sentence."""
+def left_words(result: Outcome, rate: RateEstimate | None = None) -> str:
+    """Return how many negatives a cleaned file has left, and how many of them are false, in a sentence; with `rate`, also
+    how many are false in the file as it is.
+    """
     interval = stated_interval(100 * result.low, 100 * result.high)
     if result.is_of_rule:
         interval = interval.replace("95%:", "95% for all rows together:", 1)
-    return f"Of the {quantity(result.left, 'negative')} left, each counted once, about {result.false_share:.1%} are false {interval}."
+    before = ""
+    if rate is not None and rate.estimate is not None and rate.low is not None and rate.high is not None:
+        before = f"; of the file as it is, {rate.estimate:.1%} {stated_interval(100 * rate.low, 100 * rate.high)}"
+    return (
+        f"Of the {quantity(result.left, 'negative')} left, each counted once, about {result.false_share:.1%} are false "
+        f"{interval}{before}."
+    )
 
 
 def overruled_words(row: RuleRow, result: Outcome) -> str:
@@ -166,8 +174,8 @@ def cleaning_card(
     left = [] if result is None else [f"- {left_words(result)}"]
     if row is not None and result is not None:
         left.insert(0, f"- {overruled_words(row, result)}")
-    best = [] if curve.chosen is None else [rule_words(curve), "", f"Why: {curve.why}.", "", paste_words(curve)]
-    if curve.chosen is not None and curve.rows[curve.chosen].rule != rule:
+    best = [] if curve.best is None else [rule_words(curve), "", f"Why: {curve.why}.", "", paste_words(curve)]
+    if curve.best is not None and curve.best.rule != rule:
         best = ["By the labels another rule is best. " + best[0], *best[1:]]
     sections = {
         "The file": [f"- {form}", *(f"- {line}" for line in size_lines(facts))],

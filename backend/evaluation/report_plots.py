@@ -53,8 +53,11 @@ def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) ->
     line = {"color": GREY, "width": 1}
     figure.add_trace(Scatter(x=segments[0], y=segments[1], mode="lines", line=line, hoverinfo="skip", showlegend=False))
     for number, run in enumerate(runs):
-        estimates = [rows[name].success[run][table.k] for name in order]
-        trace = _points_below_labels(estimates, range(len(order)), names, run, number, step)
+        points = [
+            (place, label, rows[name].success[run][table.k])
+            for place, (name, label) in enumerate(zip(order, names, strict=True))
+        ]
+        trace = _points_below_labels(points, run, number, step)
         figure.add_traces([trace, _plot_hollow(trace, [rows[name].units < FEW for name in order])])
     figure.update_layout(
         xaxis={"title": {"text": f"{table.title}, %"}, "range": [-2, 102]},
@@ -186,13 +189,11 @@ def cause_plot(table: MissTable) -> Figure:
     figure = Figure()
     for number, run in enumerate(table.runs):
         lines = [(row, line) for row, name in enumerate(names) if (line := run.cause_line(name)).is_measured]
-        rows, titles = [row for row, _ in lines], [line.title for _, line in lines]
-        trace = _points_below_labels([line.share for _, line in lines], rows, titles, run.run, number, step)
+        trace = _points_below_labels([(row, line.title, line.share) for row, line in lines], run.run, number, step)
         trace.update(name=f"{escape(run.run)}, misses", legendgroup=f"misses {number}")
         figure.add_traces([trace, _plot_in_grey(trace, [line.share.n < FEW for _, line in lines])])
-        lines = [(row, line) for row, line in lines if line.found.n]
-        rows, titles = [row for row, _ in lines], [line.title for _, line in lines]
-        hollow = _points_below_labels([line.found for _, line in lines], rows, titles, run.run, number, step)
+        found = [(row, line.title, line.found) for row, line in lines if line.found.n]
+        hollow = _points_below_labels(found, run.run, number, step)
         hollow.update(name=f"{escape(run.run)}, found", legendgroup=f"found {number}", error_x=None)
         hollow.update(marker={"symbol": f"{SYMBOLS[number % len(SYMBOLS)]}-open"})
         figure.add_trace(hollow)
@@ -205,13 +206,14 @@ def cause_plot(table: MissTable) -> Figure:
     return figure
 
 
-def _points_below_labels(
-    estimates: Sequence[Estimate], rows: Sequence[int], labels: Sequence[str], run: str, number: int, step: float
-) -> Scatter:
-    """The points of a run, in rows whose labels stand above them; a run's points lie `step` below those of the one before."""
-    trace = _points(estimates, [row + FIRST_POINT + step * number for row in rows], escape(run), number, flat=True)
+def _points_below_labels(points: Sequence[tuple[int, str, Estimate]], run: str, number: int, step: float) -> Scatter:
+    """The points of a run, each with its row and the row's label above it. A run's points lie `step` below those of the
+    one before.
+    """
+    places = [row + FIRST_POINT + step * number for row, _, _ in points]
+    trace = _points([estimate for _, _, estimate in points], places, escape(run), number, flat=True)
     about = trace.hovertemplate.replace("<br>%{text}", "").replace("%{y}: ", "%{text}: ")
-    return trace.update(text=list(labels), hovertemplate=about)
+    return trace.update(text=[label for _, label, _ in points], hovertemplate=about)
 
 
 def _labels_above(labels: Sequence[str]) -> dict[str, object]:

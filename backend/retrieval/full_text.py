@@ -155,16 +155,15 @@ def _ranked_passages(study: Study, query: str, limit: int) -> TextSearch:
     rows = [int(row) for row in hits.ordinals[0] if row >= 0]
     ranked = study.corpus.passages(rows[:MAX_FOUND])
     fits = {each.id: _fit(f"{each.title} · {each.text}", query) for each in ranked}  # no phrase from one into the other
-    found = [
-        _passage_result(each, query_spans(each.text, query))
-        for each in sorted(ranked, key=lambda each: fits[each.id])
-        if fits[each.id] < _SOME_WORDS or not has_phrase(query)
-    ]
-    some = "" if has_phrase(query) else ", then those with some"
+    is_exact = has_phrase(query)
+    fitting = [each for each in ranked if not is_exact or fits[each.id] < _SOME_WORDS]
+    fitting.sort(key=lambda each: fits[each.id])
+    found = [_passage_result(each, query_spans(each.text, query)) for each in fitting[:limit]]
+    some = "" if is_exact else ", then those with some"
     how = f"Ranked by BM25 over all passages; those with the words as written come first, then those with all of them{some}; titles count too."
     of_fit = [sum(fit <= most for fit in fits.values()) for most in (_AS_WRITTEN, _ALL_WORDS)]
     counts = RankedCounts(len(ranked), len(rows) <= MAX_FOUND, *of_fit)
-    return TextSearch("passages", found[:limit], len(found) > limit, how, counts)
+    return TextSearch("passages", found, len(fitting) > limit, how, counts)
 
 
 _AS_WRITTEN, _ALL_WORDS, _SOME_WORDS = range(3)
@@ -197,16 +196,17 @@ def _fit(text: str, query: str) -> int:
 
 def _matching_passages(study: Study, query: str, limit: int, reason: str) -> TextSearch:
     corpus, words = study.corpus, terms(query)
-    passages = corpus.passages(corpus.find(words, MAX_FOUND + 1, ROWS_SCANNED))
+    is_exact = has_phrase(query)
+    passages = corpus.passages(corpus.find(words, (MAX_FOUND if is_exact else limit) + 1, ROWS_SCANNED))
     how = "Passages with all of the words, also inside other words, in the order of the collection"
-    if has_phrase(query):
+    if is_exact:
         passages = [each for each in passages if _fit(f"{each.title} · {each.text}", query) < _SOME_WORDS]
         how = "Passages with all of the words, those in quotation marks as written, in the order of the collection"
-    found = [_passage_result(each, _spans(each.text, words)) for each in passages]
+    found = [_passage_result(each, _spans(each.text, words)) for each in passages[:limit]]
     if len(corpus) > ROWS_SCANNED:
         how += f"; only the first {ROWS_SCANNED:,} of {len(corpus):,} were searched"
     said = f"{how}, because {reason}." if found else _not_found(query, len(corpus))
-    return TextSearch("passages", found[:limit], len(found) > limit, said)
+    return TextSearch("passages", found, len(passages) > limit, said)
 
 
 def _not_found(query: str, passages: int) -> str:
@@ -219,8 +219,8 @@ def _not_found(query: str, passages: int) -> str:
 def _questions(study: Study, query: str, limit: int) -> TextSearch:
     words = terms(query)
     containing, _ = study.questions.page(search_words=words, limit=-1)
-    runs = _runs_over(study, [each.id for each in containing])
     questions = [each for each in containing if _fit(each.text, query) < _SOME_WORDS]
+    runs = _runs_over(study, [each.id for each in questions])
     questions.sort(key=lambda each: each.id not in runs)
     found = [
         TextResult(

@@ -18,7 +18,6 @@ from blindspot.backend.checking.rules import RuleCurve, RuleRow, parse_rule
 from blindspot.backend.checking.sample import RateEstimate
 from blindspot.backend.checking.words import left_words, overruled_words
 from blindspot.backend.core.jobs import request
-from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import quantity
 
@@ -95,13 +94,7 @@ def _file_sentence(
     if result is None:
         return said
     by_rule = "" if row is None else f" {overruled_words(row, result)}"
-    left = left_words(result).removesuffix(".")
-    as_it_is = (
-        ""
-        if rate is None or rate.estimate is None or rate.low is None or rate.high is None
-        else f"; of the file as it is, {rate.estimate:.1%} {stated_interval(100 * rate.low, 100 * rate.high)}"
-    )
-    return f"{said}{by_rule} {left}{as_it_is}."
+    return f"{said}{by_rule} {left_words(result, rate)}"
 
 
 def _written_file(open_study: Study, figures: Labelled, written_file: CleanedFile, is_current: bool) -> None:

@@ -51,7 +51,7 @@ def usual_name(curve: RuleCurve, written: CleanedFile | None) -> str:
     """
     if written is not None and (written.rule or WITHOUT_RULE) in rule_names(curve):
         return written.rule or WITHOUT_RULE
-    return WITHOUT_RULE if curve.chosen is None else curve.rows[curve.chosen].rule.as_text()
+    return WITHOUT_RULE if curve.best is None else curve.best.rule.as_text()
 
 
 def fate(written: CleanedFile | None) -> str:
@@ -99,12 +99,12 @@ def rules_panel(
             approximate = (
                 " They are approximate: the rule is a model of these labels." if best.rule.name == "judge" else ""
             )
-            of_dropped, of_kept = curve.bounds(best).drops_at_least, curve.bounds(best).most
+            _, most, drops_at_least = curve.bounds(best)
             bounds = tag(
                 "p",
                 "The same labels chose the row, so its own figures tend to be too good. These bounds hold for all rows at once: "
-                f"of what it drops, at least {of_dropped:.1%} are false; of what it keeps, at most "
-                f"{of_kept:.1%}.{approximate}",
+                f"of what it drops, at least {drops_at_least:.1%} are false; of what it keeps, at most "
+                f"{most:.1%}.{approximate}",
             )
         every = tag(
             "details", tag("summary", f"All {len(curve.rows)} rows"), _table(curve.rows, best, row), cls="all-rules"
@@ -151,12 +151,12 @@ def _pastes(
 def best_row_of_each_rule(curve: RuleCurve) -> list[RuleRow]:
     """Return for each rule the row that separates best; for the rule of the chosen row, the chosen row."""
     best_rows: dict[str, RuleRow] = {}
-    for place, row in enumerate(curve.rows):
+    for row in curve.rows:
         old = best_rows.get(row.rule.name)
-        if old is None or place == curve.chosen or row.gain > old.gain:
+        if old is None or row.gain > old.gain:
             best_rows[row.rule.name] = row
-    if curve.chosen is not None:
-        best_rows[curve.rows[curve.chosen].rule.name] = curve.rows[curve.chosen]
+    if curve.best is not None:
+        best_rows[curve.best.rule.name] = curve.best
     return list(best_rows.values())
 
 
