@@ -30,7 +30,7 @@ from blindspot.analysis.accuracy import proportion
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.encyclopedia import Encyclopedia
-from blindspot.backend.interventions.batch import NONE, SHARED
+from blindspot.backend.interventions.batch import NONE, SHARED_WITH_PLACEBO
 from blindspot.backend.interventions.explaining import MissExplainer
 from blindspot.backend.interventions.searching import Attempt, ranks_of_passages
 from blindspot.backend.retrieval import dense
@@ -161,7 +161,7 @@ def _at(k: int, explainer: MissExplainer, planted: Planted, counts: np.ndarray, 
             flush=True,
         )
     explained = [each for block in explainer.explain([miss.question for miss in chosen]) for each in block]
-    named = [[edit.cause for edit in each.named(k)] or [SHARED if each.mending(k) else NONE] for each in explained]
+    named = [[edit.cause for edit in each.named(k)] or [SHARED_WITH_PLACEBO if each.mending(k) else NONE] for each in explained]
     print(f"\nk = {k}")
     _print_table(k, planted.causes, chosen, named)
     for cause in planted.causes if arguments.examples else ():

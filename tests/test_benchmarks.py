@@ -7,6 +7,7 @@ import json
 import random
 import sys
 from collections import Counter
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -29,6 +30,13 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture
 def study(tmp_path):
     return hand_made_study(tmp_path / "toy")
+
+
+def test_every_benchmark_finds_the_names_that_it_imports():
+    modules = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in (ROOT / "benchmarks").rglob("*.py")]
+    for module in modules:
+        import_module(module)
+    assert {"benchmarks.check", "benchmarks.interventions", "benchmarks.gpu.inputs"} <= set(modules)
 
 
 def test_every_part_of_the_whole_run_is_a_command():
