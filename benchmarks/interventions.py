@@ -161,7 +161,10 @@ def _at(k: int, explainer: MissExplainer, planted: Planted, counts: np.ndarray, 
             flush=True,
         )
     explained = [each for block in explainer.explain([miss.question for miss in chosen]) for each in block]
-    named = [[edit.cause for edit in each.named(k)] or [SHARED_WITH_PLACEBO if each.mending(k) else NONE] for each in explained]
+    named = [
+        [edit.cause for edit in each.named(k)] or [SHARED_WITH_PLACEBO if each.mending(k) else NONE]
+        for each in explained
+    ]
     print(f"\nk = {k}")
     _print_table(k, planted.causes, chosen, named)
     for cause in planted.causes if arguments.examples else ():
