@@ -190,7 +190,7 @@ def test_the_primary_action_leads_from_the_rule_to_the_file(study):
     assert chosen.rule.as_text() in row.replace("= ", "=") and html.unescape(chosen.rule.condition) in row
     assert f"The best rule by 150 labels keeps a negative if {chosen.rule.condition}" in html.unescape(shown(page))
     of_best = curve.bounds(curve.best)
-    bounds = f"of what it drops, at least {of_best.drops_at_least:.1%} are false; of what it keeps, at most {of_best.most:.1%}."
+    bounds = f"Of what it drops, at least {of_best.drops_at_least:.1%} are false; of what it keeps, at most {of_best.most:.1%}: "
     assert bounds in shown(page)
     [option] = [each for each in page.app.selectbox if each.label == "Keep a negative only if"]
     assert chosen.rule.condition in option.options and "judge=" not in "".join(option.options)

@@ -31,7 +31,7 @@ from blindspot.backend.checking.sample import (
     unjudged_pairs,
 )
 from blindspot.backend.checking.suspicion import pair_similarity
-from blindspot.backend.checking.words import forecast_words, planned_words, rule_words
+from blindspot.backend.checking.words import bounds_words, forecast_words, planned_words, rule_words
 from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.near_duplicates import near_duplicates
@@ -376,8 +376,26 @@ def test_a_margin_that_tells_nothing_is_not_chosen(scored):
         0 < curve.bounds(curve.best).drops_at_least <= min(dropped, chosen.dropped_low)
         and plain["drops_at_least"] == curve.bounds(curve.best).drops_at_least
     )
+    assert (
+        curve.is_established(curve.best)
+        and plain["established"]
+        and "tells false from true" in bounds_words(curve.best, curve)
+    )
     assert np.mean(inside) >= 0.9
     assert truth[pairs_kept_by(chosen.rule, judged.pairs, judged)].mean() <= curve.bounds(curve.best).most
+
+
+def test_no_rule_is_established_by_labels_without_a_relation_to_the_passages(scored):
+    found, false = scored
+    labels = labels_of(found, false)
+    for seed in range(5):
+        mixed = np.random.default_rng(seed).permutation(list(labels.values())).tolist()
+        curve = compare_rules(
+            found.checked_study, judged_draws(found.checked_study, dict(zip(labels, mixed, strict=True)))
+        )
+        assert curve.rows and not any(curve.is_established(row) for row in curve.rows)
+        if curve.best is not None:
+            assert "may still not tell false from true" in bounds_words(curve.best, curve)
 
 
 def test_no_margin_below_0_is_offered(scored):

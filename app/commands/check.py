@@ -108,7 +108,7 @@ def _show_facts(checked: Check) -> None:
 
 
 def _show_rules(checked: Check) -> None:
-    from blindspot.backend.checking.words import paste_words, rule_words
+    from blindspot.backend.checking.words import bounds_words, paste_words, rule_words
 
     curve = checked.rules()
     if not curve.rows:
@@ -126,5 +126,7 @@ def _show_rules(checked: Check) -> None:
         )
     print(f"* {rule_words(curve)}" if curve.chosen is not None else "  No rule is chosen.")
     print(f"  Why: {curve.why}.")
+    if curve.best is not None:
+        print(f"  {bounds_words(curve.best, curve)}")
     if paste := paste_words(curve):
         print(f"  {paste}")

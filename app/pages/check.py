@@ -37,11 +37,13 @@ def page() -> None:
             _checked_page(opened, found, checks.proven_labels(opened))
         elif (log := log_run_name(opened)) is not None:
             log_page(opened, log)
+            jobs.panel(opened)
         elif is_empty(opened):
             files_panel(opened)
+            jobs.panel(opened)
         else:
             show(_no_check(opened))
-        jobs.panel(opened)
+            jobs.panel(opened)
 
 
 def _checked_page(open_study: Study, check: Check, labels: Labelled) -> None:
@@ -53,6 +55,9 @@ def _checked_page(open_study: Study, check: Check, labels: Labelled) -> None:
         if is_later:
             show(rule_answer(checks.rules(open_study), written))
         primary(open_study, facts, labels, written)
+    button_is_at_the_foot = labels.judged and sees and not is_later
+    if not button_is_at_the_foot:
+        jobs.panel(open_study)
     if is_later:
         _rule_and_file(open_study, check, labels, written)
     if labels.judged and sees:
@@ -62,8 +67,9 @@ def _checked_page(open_study: Study, check: Check, labels: Labelled) -> None:
         show(batch_panel(facts))
     if sees:
         model_panel(open_study, check)
-    if labels.judged and sees and not is_later:
+    if button_is_at_the_foot:
         _rule_and_file(open_study, check, labels, written)
+        jobs.panel(open_study)
 
 
 def _rule_and_file(open_study: Study, check: Check, labels: Labelled, written_file: CleanedFile | None) -> None:

@@ -170,6 +170,11 @@ class RuleCurve:
             self._bounds[row.rule] = self._comparison.bounds(row.rule, len(self.rows))
         return self._bounds[row.rule]
 
+    def is_established(self, row: RuleRow) -> bool:
+        """Return whether by the bounds a larger share of the dropped ones than of the kept ones is false."""
+        bounds = self.bounds(row)
+        return bounds.drops_at_least > bounds.most
+
     @property
     def best(self) -> RuleRow | None:
         """The chosen row."""
@@ -189,6 +194,7 @@ class RuleCurve:
             "why": self.why,
             "promise": best and self.bounds(best).most,
             "drops_at_least": best and self.bounds(best).drops_at_least,
+            "established": best and self.is_established(best),
             "paste": None if self.to_paste is None else self.rows[self.to_paste].rule.argument,
         }
 

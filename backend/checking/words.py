@@ -109,6 +109,23 @@ def paste_words(curve: RuleCurve) -> str:
     return f"The best rule to mine with: `{row.rule.argument}`{scale} keeps {_kept_words(row, curve)}"
 
 
+def bounds_words(row: RuleRow, curve: RuleCurve) -> str:
+    """Return the bounds of a row that the labels chose, and whether they show that it tells false from true."""
+    bounds = curve.bounds(row)
+    said = (
+        f"Of what it drops, at least {bounds.drops_at_least:.1%} are false; of what it keeps, at most {bounds.most:.1%}: bounds "
+        f"that hold for all {len(curve.rows)} rows together, since the same labels chose the row."
+    )
+    if row.rule.name == "judge":
+        said += " They are approximate: the rule is a model of these labels."
+    if curve.is_established(row):
+        return f"{said} So the labels show that the rule tells false from true: what it drops is more often false."
+    return (
+        f"{said} By them the rule may still not tell false from true: it is the best guess so far, and judging on makes sure. "
+        "Without a rule, only judged negatives change."
+    )
+
+
 def _kept_words(row: RuleRow, curve: RuleCurve) -> str:
     return (
         f"{quantity(row.kept, 'negative pair')}, of which {row.false_share:.1%} are false ({row.low:.1%} to {row.high:.1%}, "

@@ -12,6 +12,7 @@ from blindspot.app import url
 from blindspot.app.markup import Html, div, link, show, span, tag, term
 from blindspot.backend.checking.jobs import CleanedFile
 from blindspot.backend.checking.rules import RuleCurve, RuleRow
+from blindspot.backend.checking.words import bounds_words
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import quantity
 
@@ -26,7 +27,10 @@ HEADS = (
     ("kept", "Distinct negative pairs that the rule keeps"),
     ("false of kept", "Share of false negatives among the kept ones, with an interval that holds whenever you stop"),
     ("false of dropped", "Share of false negatives among the dropped ones, with such an interval"),
-    ("emptied", "Questions whose last negative goes"),
+    (
+        "emptied",
+        "Questions whose last negative goes. Their rows stay, without a negative; in a file of triplets they go, with their positive",
+    ),
     (
         "sum",
         "Share of the false negatives that it drops, plus share of the true ones that it keeps, minus share of the questions that it empties; 1 where it drops nothing. The largest has the star",
@@ -96,16 +100,7 @@ def rules_panel(
         if best is not None:
             title = f"The best rule by {quantity(label_count, 'label')} keeps a negative if {best.rule.condition}"
             why = tag("p", tag("b", title), f": {curve.why}.")
-            approximate = (
-                " They are approximate: the rule is a model of these labels." if best.rule.name == "judge" else ""
-            )
-            _, most, drops_at_least = curve.bounds(best)
-            bounds = tag(
-                "p",
-                "The same labels chose the row, so its own figures tend to be too good. These bounds hold for all rows at once: "
-                f"of what it drops, at least {drops_at_least:.1%} are false; of what it keeps, at most "
-                f"{most:.1%}.{approximate}",
-            )
+            bounds = tag("p", bounds_words(best, curve))
         every = tag(
             "details", tag("summary", f"All {len(curve.rows)} rows"), _table(curve.rows, best, row), cls="all-rules"
         )
