@@ -223,7 +223,8 @@ if __name__ == "__main__":
             sys.argv[3].split(","),
             int(sys.argv[4]),
             int(sys.argv[5]),
-            *map(float, sys.argv[6:8]),
+            float(sys.argv[6]),
+            float(sys.argv[7]),
             Path(sys.argv[8]),
         )
     else:

@@ -34,7 +34,7 @@ def encyclopedia_features(folder: Path, passages: int, seed: int) -> dict[str, n
     if not path.is_file():
         with tempfile.TemporaryDirectory() as place:
             arrays = _computed(Path(place), passages, seed)
-        np.savez(path, **arrays)  # type: ignore[arg-type]  # no array is called allow_pickle
+        np.savez(path, **arrays)  # no array is called allow_pickle
     with np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
 

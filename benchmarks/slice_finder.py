@@ -165,20 +165,20 @@ def plant(values: np.ndarray, mask: np.ndarray, effect: float, rng: np.random.Ge
 
 def all_tests(
     values: np.ndarray, questions: SimulatedQuestions, tests: tuple[str, ...] = TESTS
-) -> dict[str, np.ndarray]:
-    """Return the adjusted p value of each slice by each test, and the slices themselves as "slices"."""
+) -> tuple[SliceTests, dict[str, np.ndarray]]:
+    """Return the slices, and the adjusted p value of each slice by each test."""
     found: SliceTests = slice_tests(values, questions.predicates, questions.families)
     inside = questions.predicates[found.first] & questions.predicates[found.second]
     plus, minus = (inside.astype(np.float32) @ (values == sign).astype(np.float32) for sign in (1, -1))
     totals = len(values), int((values > 0).sum()), int((values < 0).sum())
-    made = {"flips": found.p_adjusted, "slices": found}
+    made = {"flips": found.p_adjusted}
     if "score" in tests:
         made["score"] = holm(found.p)
     if "Welch" in tests:
         made["Welch"] = holm(welch(found.n, plus, minus, *totals))
     if "permutation" in tests:
         made["permutation"] = holm(permutation(found.n, plus - minus, totals[1], totals[2], totals[0], LEVEL))
-    return made
+    return found, made
 
 
 def false_findings(
@@ -187,9 +187,9 @@ def false_findings(
     """Return in how many studies without a true difference between slices each test lists a slice."""
     listed = dict.fromkeys(tests, 0)
     for questions, rng in _studies(draw_questions, studies, seed):
-        made = all_tests(draw_differences(questions, rng), questions, tests)
+        slices, made = all_tests(draw_differences(questions, rng), questions, tests)
         for test in tests:
-            listed[test] += bool(((made[test] <= LEVEL) & made["slices"].beyond_parts).any())
+            listed[test] += bool(((made[test] <= LEVEL) & slices.beyond_parts).any())
     return listed
 
 
@@ -203,9 +203,9 @@ def power(
     for questions, rng in _studies(simulated_questions, studies, seed):
         target = rng.choice([i for i, each in enumerate(questions.families) if each == family])
         values = plant(swapped_lists(questions, rng), questions.predicates[target], effect, rng)
-        made = all_tests(values, questions, tests)
-        place = np.flatnonzero((made["slices"].first == target) & (made["slices"].second == target))[0]
-        sizes.append(int(made["slices"].n[place]))
+        slices, made = all_tests(values, questions, tests)
+        place = np.flatnonzero((slices.first == target) & (slices.second == target))[0]
+        sizes.append(int(slices.n[place]))
         for test in tests:
             listed[test] += bool(made[test][place] <= LEVEL)
     return listed, float(np.mean(sizes))

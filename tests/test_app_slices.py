@@ -8,17 +8,12 @@ import sqlite3
 
 import pytest
 
-from blindspot.app import main
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.importing.importer import count_frequencies
 from blindspot.backend.evaluation import saved_slices
 from blindspot.db.jobs import Job
 from tests.app_pages import Page, hand_made_study
 from tests.studies import make_study, people
-
-pytestmark = pytest.mark.skipif(
-    "slices" not in main.PAGES.values(), reason="the pages are not in the app's navigation yet"
-)
 
 
 @pytest.fixture(scope="module")

@@ -133,7 +133,7 @@ def _pack_hits(target: Path, study: Study) -> None:
     from blindspot.backend.retrieval.bm25 import BM25, NAME
     from blindspot.backend.retrieval.hybrid import Hybrid
 
-    ways = {"bm25": BM25(study), "hybrid": Hybrid(study, "minilm", "auto", device="cpu")}
+    ways: dict[str, Any] = {"bm25": BM25(study), "hybrid": Hybrid(study, "minilm", "auto", device="cpu")}
     arrays: dict[str, np.ndarray] = {}
     for split, depth in (("train", TRAIN_DEPTH), ("dev", DEV_DEPTH)):
         texts = [question.text for question in study.questions.all(split=split)]
