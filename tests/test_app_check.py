@@ -155,9 +155,9 @@ def test_the_rule_of_the_written_file_stays_chosen_and_its_card_names_it(study):
         assert option.value == (rule or "none")
         card = list(cleaned_paths(study, cleaned_file(study)))[2].read_text()
         assert words in card and "By the labels another rule is best." in card
-        assert "See the cleaned file" in shown(page) and "Write it again" not in [
-            each.label for each in page.app.button
-        ]
+        download = page.app.get("download_button")[0].proto
+        assert (download.label, download.type) == ("Download the cleaned file", "primary")
+        assert "Write it again" not in [each.label for each in page.app.button]
         text = curve.rows[curve.chosen].rule.as_text()
         page = Page(study.folder, "check", "Ann", step="rule", rule=text)
         (button,) = [each for each in page.app.button if each.label == "Write it again"]
@@ -190,18 +190,26 @@ def test_the_primary_action_leads_from_the_rule_to_the_file(study):
     assert chosen.rule.as_text() in row.replace("= ", "=") and html.unescape(chosen.rule.condition) in row
     assert f"The best rule by 150 labels keeps a negative if {chosen.rule.condition}" in html.unescape(shown(page))
     of_best = curve.bounds(curve.best)
-    bounds = f"Of what it drops, at least {of_best.drops_at_least:.1%} are false; of what it keeps, at most {of_best.most:.1%}: "
+    bounds = f"of what it drops, at least {of_best.drops_at_least:.1%} are false; of what it keeps, at most {of_best.most:.1%}."
     assert bounds in shown(page)
     [option] = [each for each in page.app.selectbox if each.label == "Keep a negative only if"]
     assert chosen.rule.condition in option.options and "judge=" not in "".join(option.options)
     assert chosen.rule.argument in [code.value for code in page.app.code]
+    made = open_check(study).outcome(curve, chosen.rule)
+    dropped = html.unescape(page.part(r'<details class="dropped".*?</details>')[0])
+    assert (
+        made.by_rule > 5 == len(made.examples) and f"See 5 of the {made.by_rule} pairs that the rule drops" in dropped
+    )
+    for question, passage in made.examples:
+        assert study.questions.get(question).text in dropped and f"question?q={question}" in page.links()
+        assert study.corpus.passage(int(passage[1:]) - 1).text[:150] in dropped
     buttons = {each.label: each.proto.type for each in page.app.button}
     assert buttons == {"Write the cleaned file": "primary", "Draw 200 more pairs": "secondary"}
 
     write_cleaned(study, rule=chosen.rule.as_text())
     page = Page(study.folder, "check", "Ann", step="rule")
     assert "Written: " in shown(page)
-    assert [each.proto.label for each in page.app.get("download_button")][:3] == [*NAMES]
+    assert [each.proto.label for each in page.app.get("download_button")][:4] == ["Download the cleaned file", *NAMES]
     written = cleaned_file(study)
     for path in cleaned_paths(study, written):
         assert path.stat().st_size

@@ -395,7 +395,7 @@ def test_no_rule_is_established_by_labels_without_a_relation_to_the_passages(sco
         )
         assert curve.rows and not any(curve.is_established(row) for row in curve.rows)
         if curve.best is not None:
-            assert "may still not tell false from true" in bounds_words(curve.best, curve)
+            assert "do not show yet" in bounds_words(curve.best, curve)
 
 
 def test_no_margin_below_0_is_offered(scored):
@@ -499,10 +499,12 @@ def test_labels_overrule_a_rule_and_the_outcome_counts_what_is_left(scored, tmp_
     left = false.keys() - gone
     assert (result.judged_false, result.left) == (len(judged_false), len(left))
     assert result.by_rule == len(gone) - len(judged_false)
+    assert len(set(result.examples)) == 5 and set(result.examples) <= gone - judged_false
     truth = np.mean([false[pair] for pair in left])
     assert result.low <= truth <= result.high and result.low <= result.false_share <= result.high
     unruled = estimate_rate(found.checked_study, labels).of_drawable
     rest = outcome(found.checked_study, labels, None, unruled)
+    assert rest.examples == ()
     assert (rest.by_rule, rest.left) == (0, len(false) - len(judged_false)) and rest.low < rest.false_share < rest.high
 
 

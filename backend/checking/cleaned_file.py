@@ -28,6 +28,7 @@ from blindspot.db.errors import Refused
 
 MOST_SPARES = 20  # other negatives of a question that fill the places of its false ones
 SHOWN = 200  # characters of a passage in the list of changes
+EXAMPLES = 5
 JUDGED, BY_THE_FILE, BY_RULE = 1, 2, 3
 
 
@@ -137,6 +138,7 @@ class Outcome:
         overruled: Pairs that it would drop, but that people judged true. called_positive: Pairs that the file itself calls
         positive: they go. left: The negatives left. false_share, low, high: The share of them that is false, with its interval;
         with a rule, one that holds for all rows of the comparison together. is_of_rule: Whether there is a rule.
+        examples: Some of the pairs in `by_rule`, drawn at random.
     """
 
     judged_false: int
@@ -148,6 +150,7 @@ class Outcome:
     high: float
     called_positive: int
     is_of_rule: bool
+    examples: tuple[PairId, ...] = ()
 
 
 def outcome(
@@ -170,10 +173,23 @@ def outcome(
     left = len(np.unique(places.keys[~places.positive & (why == 0)]))
     found = int(np.isin(kept, judged_false).sum())
     false, low, high = (min(max(share * len(kept) - found, 0.0) / max(left, 1), 1.0) for share in shares)
-    by_rule = len(np.unique(places.keys[why == BY_RULE]))
+    by_rule = np.unique(places.keys[why == BY_RULE])
+    some = np.random.default_rng(0).permutation(by_rule)[:EXAMPLES].tolist()
+    examples = tuple((question_id(key >> 32), passage_id(key & 0xFFFFFFFF)) for key in some)
     overruled = int(np.isin(np.setdiff1d(pairs.keys, kept), _keys_of(labels, is_false=False)).sum())
     called_positive = len(np.unique(places.keys[why == BY_THE_FILE]))
-    return Outcome(len(judged_false), by_rule, overruled, left, false, low, high, called_positive, rule is not None)
+    return Outcome(
+        len(judged_false),
+        len(by_rule),
+        overruled,
+        left,
+        false,
+        low,
+        high,
+        called_positive,
+        rule is not None,
+        examples,
+    )
 
 
 def _spare_negatives(

@@ -426,7 +426,7 @@ class _Comparison:
             low, high = _middle_95(values)
             words.append(f"{share:.0%} {stated_interval(100 * low, 100 * high)}")
         dropped, stays = words
-        return f"drops {dropped} of the false negatives, keeps {stays} of the true ones (bootstrap over questions)"
+        return f"drops {dropped} of the false negatives, keeps {stays} of the true ones (for this row alone, bootstrap over questions)"
 
     def choose(self, rows: list[RuleRow], qualities: list[RuleQuality]) -> RuleCurve:
         """Choose the row with the largest gain among the rules whose AUC is above chance, unless the rate is too vague."""
@@ -462,8 +462,8 @@ class _Comparison:
         is_close = sum(f"{each.gain:.2f}" == f"{row.gain:.2f}" for each in rows) > 1
         emptied = f"{row.questions_emptied / row.questions:.1%}" if row.questions_emptied else "none"
         why = (
-            f"it {self.words_of_shares(row)} and leaves {emptied} of the questions without a "
-            f"negative, the largest sum of all rows{' before rounding' if is_close else ''}"
+            f"it {self.words_of_shares(row)} and leaves {emptied} of the questions without a negative; the first two shares less "
+            f"the third come to the most of all {len(rows)} rows{' before rounding' if is_close else ''}"
         )
         if others:
             why += "; " + _unusable_rules_sentence(others)

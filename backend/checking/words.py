@@ -113,16 +113,16 @@ def bounds_words(row: RuleRow, curve: RuleCurve) -> str:
     """Return the bounds of a row that the labels chose, and whether they show that it tells false from true."""
     bounds = curve.bounds(row)
     said = (
-        f"Of what it drops, at least {bounds.drops_at_least:.1%} are false; of what it keeps, at most {bounds.most:.1%}: bounds "
-        f"that hold for all {len(curve.rows)} rows together, since the same labels chose the row."
+        f"Allowing for the choice among {len(curve.rows)} rows by the same labels, and for stopping when one likes: of what it drops, at "
+        f"least {bounds.drops_at_least:.1%} are false; of what it keeps, at most {bounds.most:.1%}."
     )
     if row.rule.name == "judge":
-        said += " They are approximate: the rule is a model of these labels."
+        said += " These bounds are approximate: the rule is a model of these labels."
     if curve.is_established(row):
         return f"{said} So the labels show that the rule tells false from true: what it drops is more often false."
     return (
-        f"{said} By them the rule may still not tell false from true: it is the best guess so far, and judging on makes sure. "
-        "Without a rule, only judged negatives change."
+        f"{said} So the labels do not show yet that the rule tells false from true: it is the best guess so far, and judging on "
+        "makes sure. Without a rule, only judged negatives change."
     )
 
 
@@ -191,9 +191,12 @@ def cleaning_card(
     left = [] if result is None else [f"- {left_words(result)}"]
     if row is not None and result is not None:
         left.insert(0, f"- {overruled_words(row, result)}")
-    best = [] if curve.best is None else [rule_words(curve), "", f"Why: {curve.why}.", "", paste_words(curve)]
-    if curve.best is not None and curve.best.rule != rule:
-        best = ["By the labels another rule is best. " + best[0], *best[1:]]
+    chosen = curve.best
+    best = []
+    if chosen is not None and chosen.rule != rule:
+        best += [f"By the labels another rule is best. {rule_words(curve)}", ""]
+    if chosen is not None:
+        best += [f"Why it is the best: {curve.why}.", "", bounds_words(chosen, curve), "", paste_words(curve)]
     sections = {
         "The file": [f"- {form}", *(f"- {line}" for line in size_lines(facts))],
         "Seen at once": [f"- {finding_words(finding)}" for finding in facts.findings] or ["- nothing"],

@@ -7,7 +7,7 @@ import streamlit as st
 from blindspot.app import checks, url, who
 from blindspot.app.checks import Labelled
 from blindspot.app.components import jobs
-from blindspot.app.components.check.file_panel import is_written, write_button
+from blindspot.app.components.check.file_panel import download_main, is_written, write_button
 from blindspot.app.components.check.rules_panel import FILE_STEP, RULE_STEP
 from blindspot.app.markup import Html, div, join, link, show, tag
 from blindspot.backend.checking.facts import FileFacts
@@ -37,7 +37,8 @@ def answer(facts: FileFacts, figures: Labelled, sees_labels: bool, outlook: str 
         f"{quantity(figures.later, 'further label')} {noun_form(figures.later, 'counts', 'count')} as soon as the pairs that "
         "were drawn before are judged: the interval holds for pairs in the order in which they were drawn."
     )
-    under = [later] if figures.later else [] if figures.is_enough or not outlook else [outlook]
+    enough = f"At {200 * checks.SHORT:.0f} points or less this page suggests to stop."
+    under = [later] if figures.later else [] if figures.is_enough or not outlook else [f"{outlook} {enough}"]
     return join(tag("h1", rate_sentence(figures.rate)), *(tag("p", line, cls="under") for line in under))
 
 
@@ -73,7 +74,11 @@ def primary(open_study: Study, facts: FileFacts, figures: Labelled, written_file
         return
     judge_on = "" if figures.all_judged else join("or ", link("judge on", url.JUDGE, data_key="j"))
     if written_file is not None and is_written(checks.rules(open_study), figures, written_file):
-        show(_answer_line(link("See the cleaned file", "#file", cls="button main", data_jump="file"), judge_on))
+        with st.container(key="download-now", horizontal=True, vertical_alignment="center"):
+            if not download_main(open_study, written_file):
+                show(link("See the cleaned file", "#file", cls="button main"))
+            if judge_on:
+                show(div(judge_on, cls="soft"))
     elif url.value("step") and not figures.rate.is_vague:
         with st.container(key="write-now", horizontal=True, vertical_alignment="center"):
             write_button(open_study, checks.rules(open_study), written_file, primary=True)

@@ -11,7 +11,8 @@ from blindspot.app import checks, url, who
 from blindspot.app.checks import Labelled
 from blindspot.app.components import jobs
 from blindspot.app.components.check.rules_panel import RELABEL, chosen_row, fate, rule_names, usual_fate, usual_name
-from blindspot.app.markup import Html, div, escape_markdown, show, tag
+from blindspot.app.markup import Html, div, escape_markdown, link, show, tag
+from blindspot.backend.checking.building import number_of
 from blindspot.backend.checking.cleaned_file import Outcome
 from blindspot.backend.checking.jobs import CleanedFile, cleaned_paths, write_cleaned
 from blindspot.backend.checking.rules import RuleCurve, RuleRow, parse_rule
@@ -22,6 +23,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import quantity
 
 MOST_DOWNLOADED = 200 << 20  # bytes; a larger file is named, not sent
+LONGEST_EXAMPLE = 800  # characters; DPR's passages of 100 words are shown whole
 NAMES = ("Download the file", "The list of changes", "The card")
 
 
@@ -56,7 +58,10 @@ def file_panel(open_study: Study, figures: Labelled, curve: RuleCurve, written_f
         if not is_primary and not is_current:
             write_button(open_study, curve, written_file)
         rule = None if row is None else row.rule.as_text()
-        show(tag("p", _file_sentence(how, row, checks.outcome(open_study, rule), figures.rate), cls="convention"))
+        result = checks.outcome(open_study, rule)
+        show(tag("p", _file_sentence(how, row, result, figures.rate), cls="convention"))
+        if result is not None and result.examples:
+            show(_dropped_examples(open_study, result))
         if written_file is not None:
             _written_file(open_study, figures, written_file, is_current)
 
@@ -97,6 +102,43 @@ def _file_sentence(
     return f"{said}{by_rule} {left_words(result, rate)}"
 
 
+def _dropped_examples(open_study: Study, result: Outcome) -> Html:
+    """Show some of the pairs that go although nobody judged them."""
+    of = "" if len(result.examples) == result.by_rule else f"{len(result.examples)} of "
+    lines = []
+    for question, passage in result.examples:
+        found = open_study.corpus.passage(number_of(passage))
+        text = (
+            found.text if len(found.text) <= LONGEST_EXAMPLE else f"{found.text[:LONGEST_EXAMPLE].rsplit(' ', 1)[0]} …"
+        )
+        asked = link(open_study.questions.get(question).text, url.href(url.QUESTION, {"q": question}))
+        lines.append(tag("li", asked, tag("p", tag("b", found.title), " " if found.title else "", text)))
+    words = f"See {of}the {quantity(result.by_rule, 'pair')} that the rule drops and nobody judged"
+    return tag("details", tag("summary", words), tag("ul", *lines), cls="dropped")
+
+
+def download_main(open_study: Study, written_file: CleanedFile) -> bool:
+    """Show the button that downloads the written file as the page's next step. Return False if there is none: the person
+    may not export, or the file is gone or too large.
+    """
+    path = next(cleaned_paths(open_study, written_file))
+    if not who.may(open_study.labels_path, "export") or not _is_sent(path):
+        return False
+    st.download_button(
+        "Download the cleaned file",
+        partial(_file_content, path),
+        path.name,
+        key="get-main",
+        on_click="ignore",
+        type="primary",
+    )
+    return True
+
+
+def _is_sent(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size <= MOST_DOWNLOADED
+
+
 def _written_file(open_study: Study, figures: Labelled, written_file: CleanedFile, is_current: bool) -> None:
     rule = (
         "" if written_file.rule is None else f"; a negative is kept only if {parse_rule(written_file.rule).condition}"
@@ -115,7 +157,7 @@ def _written_file(open_study: Study, figures: Labelled, written_file: CleanedFil
     paths = list(cleaned_paths(open_study, written_file))
     with st.container(key="downloads", horizontal=True):
         for words, path in zip(NAMES, paths, strict=True):
-            if path.is_file() and path.stat().st_size <= MOST_DOWNLOADED:
+            if _is_sent(path):
                 st.download_button(
                     escape_markdown(words),
                     partial(_file_content, path),

@@ -74,11 +74,12 @@ def rule_answer(curve: RuleCurve, written: CleanedFile | None) -> Html:
         return Html("")
     bounds = curve.bounds(row)
     which = "The best rule by these labels" if row is curve.best else "The chosen rule"
+    verdict = "" if curve.is_established(row) else " The bounds do not show yet that it tells false from true."
     return tag(
         "p",
         f"{which} keeps a negative if {row.rule.condition}: of the {row.dropped:,} that it drops, about {row.dropped_false:.0%} are "
         f"false (at least {bounds.drops_at_least:.1%}); of the {row.kept:,} that it keeps, about {row.false_share:.1%} (at most "
-        f"{bounds.most:.1%}).",
+        f"{bounds.most:.1%}).{verdict}",
         cls="under",
     )
 
