@@ -26,7 +26,7 @@ class Labelled:
 
     Attributes:
         rate: None before pairs are drawn. estimates, low, high: (n,) of the rate after each label.
-        later: the number of labelled pairs that do not count yet, see `JudgedDraws`.
+        later: the number of labelled pairs that do not count yet, see `JudgedDraws`. labels: labelled pairs, all of them.
     """
 
     rate: RateEstimate | None
@@ -34,6 +34,7 @@ class Labelled:
     low: np.ndarray
     high: np.ndarray
     later: int = 0
+    labels: int = 0
 
     @property
     def judged(self) -> int:
@@ -92,7 +93,7 @@ def _key(study: Study) -> tuple[object, ...]:
 def _proven_labels(_study: Study, *key: object) -> Labelled:
     found = check_of(_study)
     judged = found.judged()
-    return Labelled(found.rate(), *found.trace(), 0 if judged is None else judged.later)
+    return Labelled(found.rate(), *found.trace(), 0 if judged is None else judged.later, len(found.labels))
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)

@@ -74,8 +74,8 @@ def study(drawn, tmp_path):
     return Study.open(shutil.copytree(drawn.folder, tmp_path / "study"))
 
 
-def judge(study, count):
-    """Label the next drawn pairs rightly, as Ann."""
+def judge(study, count, skip=0):
+    """Label the next drawn pairs rightly, as Ann, without the first `skip` of them."""
     found = open_check(study)
     store = Labels(study.labels_path, passages=study.corpus.ordinals)
     left = unjudged_pairs(
@@ -88,7 +88,7 @@ def judge(study, count):
         for item in queue.items(batch.name)
         for candidate in item.candidates
     }
-    for question, passage in left[:count]:
+    for question, passage in left[skip : skip + count]:
         text = study.corpus.passage(int(passage[1:]) - 1).text
         label = "positive" if FALSE in text else "negative"
         batch = batches[question, passage]
@@ -162,6 +162,26 @@ def test_the_rule_of_the_written_file_stays_chosen_and_its_card_names_it(study):
         page = Page(study.folder, "check", "Ann", step="rule", rule=text)
         (button,) = [each for each in page.app.button if each.label == "Write it again"]
         assert button.proto.type == "primary" and "With other choices than those above" in shown(page)
+
+
+def test_a_label_that_the_rate_does_not_count_yet_is_named_and_makes_the_file_old(study):
+    judge(study, 100)
+    write_cleaned(study)
+    page = Page(study.folder, "check", "Ann", step="file")
+    assert "Download the cleaned file" in [each.proto.label for each in page.app.get("download_button")]
+    judge(study, 2, skip=3)
+    page = Page(study.folder, "check", "Ann")
+    sentence = (
+        "2 further labels are of pairs that were drawn later: the rate counts them as the pairs before them are judged"
+    )
+    assert "from 100 judged pairs" in shown(page) and sentence in shown(page)
+    assert "At 10 points or less this page suggests to stop." in shown(page), "the forecast stays"
+    page = Page(study.folder, "check", "Ann", step="file")
+    assert "2 pairs judged since: write it again." in shown(page)
+    assert [each.label for each in page.app.button if "rite" in each.label] == ["Write it again"]
+    write_cleaned(study)
+    card = list(cleaned_paths(study, cleaned_file(study)))[2].read_text()
+    assert sentence in card and "Judged by people: 100 pairs" in card
 
 
 def test_who_judges_blind_sees_no_rate_and_no_rules(study):

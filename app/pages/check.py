@@ -33,17 +33,15 @@ def page() -> None:
     show(style_sheet("check/check.css"))
     with jobs.with_job_panel(opened):
         if is_check(opened):
-            found = checks.check_of(opened)
-            _checked_page(opened, found, checks.proven_labels(opened))
-        elif (log := log_run_name(opened)) is not None:
+            _checked_page(opened, checks.check_of(opened), checks.proven_labels(opened))
+            return
+        if (log := log_run_name(opened)) is not None:
             log_page(opened, log)
-            jobs.panel(opened)
         elif is_empty(opened):
             files_panel(opened)
-            jobs.panel(opened)
         else:
             show(_no_check(opened))
-            jobs.panel(opened)
+        jobs.panel(opened)
 
 
 def _checked_page(open_study: Study, check: Check, labels: Labelled) -> None:
@@ -55,7 +53,7 @@ def _checked_page(open_study: Study, check: Check, labels: Labelled) -> None:
         if is_later:
             show(rule_answer(checks.rules(open_study), written))
         primary(open_study, facts, labels, written)
-    button_is_at_the_foot = labels.judged and sees and not is_later
+    button_is_at_the_foot = labels.judged and sees and not is_later  # of the job that people start here
     if not button_is_at_the_foot:
         jobs.panel(open_study)
     if is_later:

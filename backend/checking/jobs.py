@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from blindspot.backend.checking.building import fill_study, source_sha256
-from blindspot.backend.checking.check import Check, open_check
+from blindspot.backend.checking.check import open_check
 from blindspot.backend.checking.golden_sets import QUESTIONS, draw_questions, log_facts
 from blindspot.backend.checking.reading import open_training_file
 from blindspot.backend.checking.sample import DRAWS
@@ -36,7 +36,7 @@ class CleanedFile:
     Attributes:
         file, changes, card: Names in `check/cleaned/`. rows: Of the file. relabelled, dropped: Negatives.
         relabel: Whether judged false negatives became positives. rule: As in relative_margin=0.08; None for none.
-        judged: Labels that it rests on.
+        judged: Pairs with a label, all of them.
     """
 
     file: str
@@ -142,15 +142,10 @@ def write_cleaned(
         changes.count("dropped"),
         relabel,
         rule,
-        _judged_count(made),
+        len(made.labels),
     )
     write_json(folder / WRITTEN, asdict(written))
     return written
-
-
-def _judged_count(check: Check) -> int:
-    rate = check.rate()
-    return 0 if rate is None else rate.judged
 
 
 def cleaned_file(study: Study) -> CleanedFile | None:

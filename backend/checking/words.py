@@ -60,6 +60,16 @@ def rate_words(rate: RateEstimate) -> str:
     )
 
 
+def later_words(later: int) -> str:
+    """Return what becomes of labels of pairs that were drawn later, in a sentence; "" where there are none. See `JudgedDraws`."""
+    if not later:
+        return ""
+    return (
+        f"{quantity(later, 'further label')} {noun_form(later, 'is', 'are')} of pairs that were drawn later: the rate counts "
+        f"{noun_form(later, 'it', 'them')} as the pairs before {noun_form(later, 'it', 'them')} are judged, a cleaned file at once."
+    )
+
+
 def forecast_words(rate: RateEstimate, forecasts: Sequence[WidthForecast]) -> str:
     """Return what the next labels are expected to change, in a sentence; "" where nothing can be said."""
     if rate.half_width is None or not forecasts:
@@ -129,7 +139,7 @@ def bounds_words(row: RuleRow, curve: RuleCurve) -> str:
 def _kept_words(row: RuleRow, curve: RuleCurve) -> str:
     return (
         f"{quantity(row.kept, 'negative pair')}, of which {row.false_share:.1%} are false ({row.low:.1%} to {row.high:.1%}, "
-        f"at most {curve.bounds(row).most:.1%} for all rows together)"
+        f"at most {curve.bounds(row).most:.1%} allowing for the choice of the rule)"
     )
 
 
@@ -153,7 +163,7 @@ def left_words(result: Outcome, rate: RateEstimate | None = None) -> str:
     """
     interval = stated_interval(100 * result.low, 100 * result.high)
     if result.is_of_rule:
-        interval = interval.replace("95%:", "95% for all rows together:", 1)
+        interval = interval.replace("95%:", "95%, allowing for the choice of the rule:", 1)
     before = ""
     if rate is not None and rate.estimate is not None and rate.low is not None and rate.high is not None:
         before = f"; of the file as it is, {rate.estimate:.1%} {stated_interval(100 * rate.low, 100 * rate.high)}"
@@ -182,8 +192,11 @@ def cleaning_card(
     changes: Changes,
     rule: MiningRule | None,
     result: Outcome | None,
+    later: int = 0,
 ) -> str:
-    """Return the card as Markdown. rule: the one that was applied. result: what the file has now."""
+    """Return the card as Markdown. rule: the one that was applied. result: what the file has now. later: labels that the
+    rate does not count yet.
+    """
     applied = "No rule was applied." if rule is None else f"Applied: a negative is kept only if {rule.condition}."
     row = curve.row_of(rule)
     if row is not None:
@@ -201,7 +214,9 @@ def cleaning_card(
         "The file": [f"- {form}", *(f"- {line}" for line in size_lines(facts))],
         "Seen at once": [f"- {finding_words(finding)}" for finding in facts.findings] or ["- nothing"],
         "Inside the batch": [f"- {batch_words(each)}" for each in facts.batches or ()],
-        "False negatives": [rate_words(rate)] if rate is not None else ["Nobody judged any pair."],
+        "False negatives": ["Nobody judged any pair."]
+        if rate is None
+        else [rate_words(rate), *(["", later_words(later)] if later else [])],
         "Rule": [applied, *([""] if best else []), *best],
         "Changed": [*(f"- {line}" for line in change_lines(changes)), *left],
         "Not checked": [f"- {line}" for line in NOT_CHECKED],

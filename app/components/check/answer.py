@@ -13,6 +13,7 @@ from blindspot.app.markup import Html, div, join, link, show, tag
 from blindspot.backend.checking.facts import FileFacts
 from blindspot.backend.checking.jobs import CleanedFile, draw_pairs
 from blindspot.backend.checking.sample import FEWEST_JUDGED, MOST_DRAWS, RateEstimate
+from blindspot.backend.checking.words import later_words
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.core.study import Study
@@ -33,12 +34,10 @@ def answer(facts: FileFacts, figures: Labelled, sees_labels: bool, outlook: str 
             "h1",
             f"{quantity(figures.judged, 'pair')} of {quantity(facts.negatives, 'negative')} are judged.",
         )
-    later = (
-        f"{quantity(figures.later, 'further label')} {noun_form(figures.later, 'counts', 'count')} as soon as the pairs that "
-        "were drawn before are judged: the interval holds for pairs in the order in which they were drawn."
-    )
     enough = f"At {200 * checks.SHORT:.0f} points or less this page suggests to stop."
-    under = [later] if figures.later else [] if figures.is_enough or not outlook else [f"{outlook} {enough}"]
+    under = [] if figures.is_enough or not outlook else [f"{outlook} {enough}"]
+    if later := later_words(figures.later):
+        under.append(later)
     return join(tag("h1", rate_sentence(figures.rate)), *(tag("p", line, cls="under") for line in under))
 
 
@@ -173,5 +172,5 @@ def _about_the_rate(figures: Labelled, begins_later: bool) -> str:
     return (
         f"{rate.false:,} of {quantity(rate.judged, 'judged pair')} {noun_form(rate.false, 'is', 'are')} false. The rate is not that "
         f"share: suspicious pairs are drawn up to twice as often and weigh less. The interval holds whenever you stop."
-        + (" The plot begins where the interval fits." if begins_later else "")
+        + (" Before the first one shown, the interval is higher than the plot." if begins_later else "")
     )

@@ -78,7 +78,7 @@ def is_written(curve: RuleCurve, figures: Labelled, written_file: CleanedFile | 
     return (
         written_file is not None
         and (written_file.relabel, written_file.rule) == _choices(curve, written_file)
-        and written_file.judged == figures.judged
+        and written_file.judged == figures.labels
     )
 
 
@@ -143,7 +143,7 @@ def _written_file(open_study: Study, figures: Labelled, written_file: CleanedFil
     rule = (
         "" if written_file.rule is None else f"; a negative is kept only if {parse_rule(written_file.rule).condition}"
     )
-    since = figures.judged - written_file.judged
+    since = figures.labels - written_file.judged
     later = f" {quantity(since, 'pair')} judged since: write it again." if since > 0 else ""
     if not is_current and not later:
         later = " With other choices than those above: write it again to have these."
