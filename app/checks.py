@@ -26,14 +26,13 @@ class Labelled:
 
     Attributes:
         rate: None before pairs are drawn. estimates, low, high: (n,) of the rate after each label.
-        later: the number of labelled pairs that do not count yet, see `JudgedDraws`. labels: labelled pairs, all of them.
+        labels: the number of labelled pairs, with those that do not count yet.
     """
 
     rate: RateEstimate | None
     estimates: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    later: int = 0
     labels: int = 0
 
     @property
@@ -92,8 +91,7 @@ def _key(study: Study) -> tuple[object, ...]:
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _proven_labels(_study: Study, *key: object) -> Labelled:
     found = check_of(_study)
-    judged = found.judged()
-    return Labelled(found.rate(), *found.trace(), 0 if judged is None else judged.later, len(found.labels))
+    return Labelled(found.rate(), *found.trace(), len(found.labels))
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)

@@ -77,7 +77,7 @@ def _print_check(checked: Check, written: tuple[int, list[Path]] | None, json: b
 
 
 def _show_facts(checked: Check) -> None:
-    from blindspot.backend.checking.words import batch_words, finding_words, later_words, rate_words, size_lines
+    from blindspot.backend.checking.words import batch_words, finding_words, rate_words, size_lines
 
     print(f"{checked.file.path}: {checked.file.name}")
     for line in size_lines(checked.facts):
@@ -98,9 +98,6 @@ def _show_facts(checked: Check) -> None:
         return
     print("\nFalse negatives")
     print(f"  {rate_words(rate)}")
-    judged = checked.judged()
-    if judged is not None and judged.later:
-        print(f"  {later_words(judged.later)}")
     if rate.judged < rate.drawn:
         print(
             f"  Next: blindspot open --study {checked.study.folder}, and judge the batch 'check' by keys; then check again."

@@ -154,10 +154,8 @@ class Check:
         """Write as `write` does, with changes that were planned with a rule."""
         chosen, curve = parse_rule(rule) if isinstance(rule, str) else rule, self.rules()
         result = self.outcome(curve, chosen)
-        judged = self.judged()
-        later = 0 if judged is None else judged.later
         card = cleaning_card(
-            self.file.path.name, self.file.name, self.facts, self.rate(), curve, changes, chosen, result, later
+            self.file.path.name, self.file.name, self.facts, self.rate(), curve, changes, chosen, result
         )
         return write_changed(self.file, self.checked_study, changes, Path(out), card)
 

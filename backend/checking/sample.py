@@ -76,7 +76,7 @@ class RateEstimate:
         pairs that have a label, up to the first one without. false: Those of them that are positive. unsettled: Judged
         pairs that people disagree on or are unsure of; they count as not false in `low`, and as false in `high`.
         estimate, low, high: The share, and an interval that is valid whenever one stops. None before the first label.
-        level: Of the interval. by: Who judged. drawn: Pairs that were drawn.
+        level: Of the interval. by: Who judged. drawn: Pairs that were drawn. later: See `JudgedDraws`.
     """
 
     pairs: int
@@ -90,6 +90,7 @@ class RateEstimate:
     high: float | None
     level: float
     by: str
+    later: int = 0
 
     @property
     def half_width(self) -> float | None:
@@ -276,7 +277,7 @@ def estimate_rate(
     total = len(judged.pairs) + known
     unsettled = int(judged.unsettled.sum())
     counts = (total, known, len(judged.plan.draws), len(judged), int(judged.false.sum()), unsettled)
-    none = RateEstimate(*counts, None, None, None, level, by)
+    none = RateEstimate(*counts, None, None, None, level, by, judged.later)
     if not len(judged):
         return none
     of_drawn = interval(judged.false, judged.unsettled, judged.cells, judged.plan.cells, level)

@@ -50,23 +50,23 @@ def batch_words(batch: BatchSize) -> str:
 def rate_words(rate: RateEstimate) -> str:
     """Return the share of false negatives and its interval in a sentence or two."""
     known = f" {rate.known_false:,} of them the file itself calls positive." if rate.known_false else ""
+    later = f" {later_words(rate)}" if rate.later else ""
     if rate.estimate is None or rate.low is None or rate.high is None:
-        return f"{quantity(rate.pairs, 'negative pair')}; none is judged yet.{known}"
+        return f"{quantity(rate.pairs, 'negative pair')}; none is judged yet.{known}{later}"
     unsettled = f", {rate.unsettled:,} unsettled" if rate.unsettled else ""
     return (
         f"{rate.estimate:.1%} of {quantity(rate.pairs, 'negative pair')} are false, {rate.low:.1%} to {rate.high:.1%} "
         f"({rate.level:.0%} interval, valid whenever one stops).{known} Judged by {rate.by}: "
-        f"{quantity(rate.judged, 'pair')}, {rate.false:,} false{unsettled}."
+        f"{quantity(rate.judged, 'pair')}, {rate.false:,} false{unsettled}.{later}"
     )
 
 
-def later_words(later: int) -> str:
-    """Return what becomes of labels of pairs that were drawn later, in a sentence; "" where there are none. See `JudgedDraws`."""
-    if not later:
-        return ""
+def later_words(rate: RateEstimate) -> str:
+    """Return what becomes of the labels that do not count yet, in a sentence."""
+    them = noun_form(rate.later, "it", "them")
     return (
-        f"{quantity(later, 'further label')} {noun_form(later, 'is', 'are')} of pairs that were drawn later: the rate counts "
-        f"{noun_form(later, 'it', 'them')} as the pairs before {noun_form(later, 'it', 'them')} are judged, a cleaned file at once."
+        f"{quantity(rate.later, 'further label')} {noun_form(rate.later, 'is', 'are')} of pairs that were drawn later: the rate "
+        f"counts {them} as the pairs before {them} are judged, a cleaned file at once."
     )
 
 
@@ -192,11 +192,8 @@ def cleaning_card(
     changes: Changes,
     rule: MiningRule | None,
     result: Outcome | None,
-    later: int = 0,
 ) -> str:
-    """Return the card as Markdown. rule: the one that was applied. result: what the file has now. later: labels that the
-    rate does not count yet.
-    """
+    """Return the card as Markdown. rule: the one that was applied. result: what the file has now."""
     applied = "No rule was applied." if rule is None else f"Applied: a negative is kept only if {rule.condition}."
     row = curve.row_of(rule)
     if row is not None:
@@ -214,9 +211,7 @@ def cleaning_card(
         "The file": [f"- {form}", *(f"- {line}" for line in size_lines(facts))],
         "Seen at once": [f"- {finding_words(finding)}" for finding in facts.findings] or ["- nothing"],
         "Inside the batch": [f"- {batch_words(each)}" for each in facts.batches or ()],
-        "False negatives": ["Nobody judged any pair."]
-        if rate is None
-        else [rate_words(rate), *(["", later_words(later)] if later else [])],
+        "False negatives": [rate_words(rate)] if rate is not None else ["Nobody judged any pair."],
         "Rule": [applied, *([""] if best else []), *best],
         "Changed": [*(f"- {line}" for line in change_lines(changes)), *left],
         "Not checked": [f"- {line}" for line in NOT_CHECKED],

@@ -36,8 +36,8 @@ def answer(facts: FileFacts, figures: Labelled, sees_labels: bool, outlook: str 
         )
     enough = f"At {200 * checks.SHORT:.0f} points or less this page suggests to stop."
     under = [] if figures.is_enough or not outlook else [f"{outlook} {enough}"]
-    if later := later_words(figures.later):
-        under.append(later)
+    if figures.rate.later:
+        under.append(later_words(figures.rate))
     return join(tag("h1", rate_sentence(figures.rate)), *(tag("p", line, cls="under") for line in under))
 
 
