@@ -171,11 +171,9 @@ def test_a_label_that_the_rate_does_not_count_yet_is_named_and_makes_the_file_ol
     assert "Download the cleaned file" in [each.proto.label for each in page.app.get("download_button")]
     judge(study, 2, skip=3)
     page = Page(study.folder, "check", "Ann")
-    sentence = (
-        "2 further labels are of pairs that were drawn later: the rate counts them as the pairs before them are judged"
-    )
+    sentence = "2 further labels are of pairs that were drawn later. The rate counts them when the pairs before them are judged"
     assert "from 100 judged pairs" in shown(page) and sentence in shown(page)
-    assert "At 10 points or less this page suggests to stop." in shown(page), "the forecast stays"
+    assert "This page suggests to judge on until it is at most 10 points wide." in shown(page), "the forecast stays"
     page = Page(study.folder, "check", "Ann", step="file")
     assert "2 pairs judged since: write it again." in shown(page)
     assert [each.label for each in page.app.button if "rite" in each.label] == ["Write it again"]
@@ -210,7 +208,7 @@ def test_the_primary_action_leads_from_the_rule_to_the_file(study):
     assert chosen.rule.as_text() in row.replace("= ", "=") and html.unescape(chosen.rule.condition) in row
     assert f"The best rule by 150 labels keeps a negative if {chosen.rule.condition}" in html.unescape(shown(page))
     of_best = curve.bounds(curve.best)
-    bounds = f"of what it drops, at least {of_best.drops_at_least:.1%} are false; of what it keeps, at most {of_best.most:.1%}."
+    bounds = f"at least {of_best.drops_at_least:.1%} of what it drops are false, and at most {of_best.most:.1%} of what it keeps."
     assert bounds in shown(page)
     [option] = [each for each in page.app.selectbox if each.label == "Keep a negative only if"]
     assert chosen.rule.condition in option.options and "judge=" not in "".join(option.options)

@@ -379,7 +379,7 @@ def test_a_margin_that_tells_nothing_is_not_chosen(scored):
     assert (
         curve.is_established(curve.best)
         and plain["established"]
-        and "tells false from true" in bounds_words(curve.best, curve)
+        and "The labels show that it tells false from true" in bounds_words(curve.best, curve)
     )
     assert np.mean(inside) >= 0.9
     assert truth[pairs_kept_by(chosen.rule, judged.pairs, judged)].mean() <= curve.bounds(curve.best).most
@@ -499,6 +499,16 @@ def test_labels_overrule_a_rule_and_the_outcome_counts_what_is_left(scored, tmp_
     left = false.keys() - gone
     assert (result.judged_false, result.left) == (len(judged_false), len(left))
     assert result.by_rule == len(gone) - len(judged_false)
+    strict = max(curve.rows, key=lambda each: each.questions_emptied)
+    for each in (row, strict):
+        dropped = {
+            (one.question, one.passage)
+            for one in plan_changes(found.file, found.checked_study, labels, rule=each.rule).changes
+        }
+        emptied = {question for question, _ in false} - {question for question, _ in false.keys() - dropped}
+        made = outcome(found.checked_study, labels, each.rule, (each.false_share, each.low, each.high))
+        assert made.questions_emptied == len(emptied)
+    assert emptied, "the strictest row empties some"
     assert len(set(result.examples)) == 5 and set(result.examples) <= gone - judged_false
     truth = np.mean([false[pair] for pair in left])
     assert result.low <= truth <= result.high and result.low <= result.false_share <= result.high

@@ -77,7 +77,7 @@ def _print_check(checked: Check, written: tuple[int, list[Path]] | None, json: b
 
 
 def _show_facts(checked: Check) -> None:
-    from blindspot.backend.checking.words import batch_words, finding_words, rate_words, size_lines
+    from blindspot.backend.checking.words import NO_FAULTS, batch_words, finding_words, rate_words, size_lines
 
     print(f"{checked.file.path}: {checked.file.name}")
     for line in size_lines(checked.facts):
@@ -86,7 +86,7 @@ def _show_facts(checked: Check) -> None:
     for finding in checked.facts.findings:
         print(f"  {finding_words(finding)}")
     if not checked.facts.findings:
-        print("  nothing wrong")
+        print(f"  {NO_FAULTS}")
     if checked.facts.batches:
         print(
             f"\nInside the batch ({quantity(checked.facts.doubled, 'row')} with the question or the positive of another)"

@@ -138,7 +138,7 @@ class Outcome:
         overruled: Pairs that it would drop, but that people judged true. called_positive: Pairs that the file itself calls
         positive: they go. left: The negatives left. false_share, low, high: The share of them that is false, with its interval;
         with a rule, one that holds for all rows of the comparison together. is_of_rule: Whether there is a rule.
-        examples: Some of the pairs in `by_rule`, drawn at random.
+        examples: Some of the pairs in `by_rule`, drawn at random. questions_emptied: Questions with negatives that have none left.
     """
 
     judged_false: int
@@ -150,7 +150,8 @@ class Outcome:
     high: float
     called_positive: int
     is_of_rule: bool
-    examples: tuple[PairId, ...] = ()
+    examples: tuple[PairId, ...]
+    questions_emptied: int
 
 
 def outcome(
@@ -170,7 +171,9 @@ def outcome(
     pairs = negative_pairs(places)
     kept = pairs.keys if rule is None else pairs.keys[pairs_kept_by(rule, pairs, judged_draws(checked_study, labels))]
     judged_false = np.unique(places.keys[why == JUDGED])
-    left = len(np.unique(places.keys[~places.positive & (why == 0)]))
+    stays = ~places.positive & (why == 0)
+    left = len(np.unique(places.keys[stays]))
+    emptied = np.setdiff1d(places.question[~places.positive], places.question[stays])
     found = int(np.isin(kept, judged_false).sum())
     false, low, high = (min(max(share * len(kept) - found, 0.0) / max(left, 1), 1.0) for share in shares)
     by_rule = np.unique(places.keys[why == BY_RULE])
@@ -189,6 +192,7 @@ def outcome(
         called_positive,
         rule is not None,
         examples,
+        len(emptied),
     )
 
 

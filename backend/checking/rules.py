@@ -462,7 +462,7 @@ class _Comparison:
         is_close = sum(f"{each.gain:.2f}" == f"{row.gain:.2f}" for each in rows) > 1
         emptied = f"{row.questions_emptied / row.questions:.1%}" if row.questions_emptied else "none"
         why = (
-            f"it {self.words_of_shares(row)} and leaves {emptied} of the questions without a negative. Of all {len(rows)} rows it has "
+            f"it {self.words_of_shares(row)} and by itself leaves {emptied} of the questions without a negative. Of all {len(rows)} rows it has "
             f"the largest sum of the first two shares less the third{', before rounding' if is_close else ''}"
         )
         if others:

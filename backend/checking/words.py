@@ -15,6 +15,8 @@ from blindspot.backend.checking.sample import ASSUMED, RateEstimate, WidthForeca
 from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.text.number_words import noun_form, quantity
 
+NO_FAULTS = "No doubled rows, empty or cut texts, questions without positives or negatives, or negatives that the file calls positive."
+WEIGHTED = "The rate is not the share of the judged pairs that are false: suspicious pairs are drawn up to twice as often and weigh less."
 NOT_CHECKED = (
     "Positives were assumed to be correct.",
     "Pairs that nobody judged are as in the original file, except those that a rule dropped. An answer is what these judges call an answer; their own mistakes are part of the estimate.",
@@ -57,7 +59,7 @@ def rate_words(rate: RateEstimate) -> str:
     return (
         f"{rate.estimate:.1%} of {quantity(rate.pairs, 'negative pair')} are false, {rate.low:.1%} to {rate.high:.1%} "
         f"({rate.level:.0%} interval, valid whenever one stops).{known} Judged by {rate.by}: "
-        f"{quantity(rate.judged, 'pair')}, {rate.false:,} false{unsettled}.{later}"
+        f"{quantity(rate.judged, 'pair')}, {rate.false:,} false{unsettled}. {WEIGHTED}{later}"
     )
 
 
@@ -65,8 +67,8 @@ def later_words(rate: RateEstimate) -> str:
     """Return what becomes of the labels that do not count yet, in a sentence."""
     them = noun_form(rate.later, "it", "them")
     return (
-        f"{quantity(rate.later, 'further label')} {noun_form(rate.later, 'is', 'are')} of pairs that were drawn later: the rate "
-        f"counts {them} as the pairs before {them} are judged, a cleaned file at once."
+        f"{quantity(rate.later, 'further label')} {noun_form(rate.later, 'is', 'are')} of pairs that were drawn later. The rate "
+        f"counts {them} when the pairs before {them} are judged; a cleaned file uses {them} at once."
     )
 
 
@@ -122,17 +124,20 @@ def paste_words(curve: RuleCurve) -> str:
 def bounds_words(row: RuleRow, curve: RuleCurve) -> str:
     """Return the bounds of a row that the labels chose, and whether they show that it tells false from true."""
     bounds = curve.bounds(row)
-    said = (
-        f"Allowing for the choice among {len(curve.rows)} rows by the same labels, and for stopping when one likes: of what it drops, at "
-        f"least {bounds.drops_at_least:.1%} are false; of what it keeps, at most {bounds.most:.1%}."
+    approximate = (
+        " These bounds are approximate: the rule is a model of these labels." if row.rule.name == "judge" else ""
     )
-    if row.rule.name == "judge":
-        said += " These bounds are approximate: the rule is a model of these labels."
-    if curve.is_established(row):
-        return f"{said} So the labels show that the rule tells false from true: what it drops is more often false."
+    established = curve.is_established(row)
+    verdict = "The labels show" if established else "The labels do not show yet"
+    advice = (
+        ""
+        if established
+        else " It is the best guess so far, and judging on makes sure. Without a rule, only judged negatives change."
+    )
     return (
-        f"{said} So the labels do not show yet that the rule tells false from true: it is the best guess so far, and judging on "
-        "makes sure. Without a rule, only judged negatives change."
+        f"{verdict} that it tells false from true: allowing for the choice among {len(curve.rows)} rows by the same labels, and for "
+        f"stopping when one likes, at least {bounds.drops_at_least:.1%} of what it drops are false, and at most {bounds.most:.1%} of "
+        f"what it keeps.{approximate}{advice}"
     )
 
 
@@ -167,9 +172,14 @@ def left_words(result: Outcome, rate: RateEstimate | None = None) -> str:
     before = ""
     if rate is not None and rate.estimate is not None and rate.low is not None and rate.high is not None:
         before = f"; of the file as it is, {rate.estimate:.1%} {stated_interval(100 * rate.low, 100 * rate.high)}"
+    emptied = (
+        f"{quantity(result.questions_emptied, 'question')} {noun_form(result.questions_emptied, 'has', 'have')} none left"
+        if result.questions_emptied
+        else "Every question keeps a negative"
+    )
     return (
         f"Of the {quantity(result.left, 'negative')} left, each counted once, about {result.false_share:.1%} are false "
-        f"{interval}{before}."
+        f"{interval}{before}. {emptied}."
     )
 
 
@@ -209,7 +219,7 @@ def cleaning_card(
         best += [f"Why it is the best: {curve.why}.", "", bounds_words(chosen, curve), "", paste_words(curve)]
     sections = {
         "The file": [f"- {form}", *(f"- {line}" for line in size_lines(facts))],
-        "Seen at once": [f"- {finding_words(finding)}" for finding in facts.findings] or ["- nothing"],
+        "Seen at once": [f"- {finding_words(finding)}" for finding in facts.findings] or [f"- {NO_FAULTS}"],
         "Inside the batch": [f"- {batch_words(each)}" for each in facts.batches or ()],
         "False negatives": [rate_words(rate)] if rate is not None else ["Nobody judged any pair."],
         "Rule": [applied, *([""] if best else []), *best],

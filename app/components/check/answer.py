@@ -13,7 +13,7 @@ from blindspot.app.markup import Html, div, join, link, show, tag
 from blindspot.backend.checking.facts import FileFacts
 from blindspot.backend.checking.jobs import CleanedFile, draw_pairs
 from blindspot.backend.checking.sample import FEWEST_JUDGED, MOST_DRAWS, RateEstimate
-from blindspot.backend.checking.words import later_words
+from blindspot.backend.checking.words import WEIGHTED, later_words
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.core.study import Study
@@ -34,7 +34,7 @@ def answer(facts: FileFacts, figures: Labelled, sees_labels: bool, outlook: str 
             "h1",
             f"{quantity(figures.judged, 'pair')} of {quantity(facts.negatives, 'negative')} are judged.",
         )
-    enough = f"At {200 * checks.SHORT:.0f} points or less this page suggests to stop."
+    enough = f"This page suggests to judge on until it is at most {200 * checks.SHORT:.0f} points wide."
     under = [] if figures.is_enough or not outlook else [f"{outlook} {enough}"]
     if figures.rate.later:
         under.append(later_words(figures.rate))
@@ -162,15 +162,15 @@ def trace_panel(figures: Labelled) -> None:
     with st.container(key="trace"):
         show(tag("h2", "The rate after each drawn pair"))
         plot(figure, "rate-after-each-label")
-        show(tag("p", _about_the_rate(figures, first > 1), cls="convention"))
+        show(tag("p", _about_the_rate(figures, first), cls="convention"))
 
 
-def _about_the_rate(figures: Labelled, begins_later: bool) -> str:
+def _about_the_rate(figures: Labelled, begins_at: int) -> str:
     """Say why the rate is not the share of the judged pairs that are false."""
     rate = figures.rate
     assert rate is not None
+    begin = f" Before {begins_at} pairs the interval is wider than the plot is high." if begins_at > 1 else ""
     return (
-        f"{rate.false:,} of {quantity(rate.judged, 'judged pair')} {noun_form(rate.false, 'is', 'are')} false. The rate is not that "
-        f"share: suspicious pairs are drawn up to twice as often and weigh less. The interval holds whenever you stop."
-        + (" Before the first one shown, the interval is higher than the plot." if begins_later else "")
+        f"{rate.false:,} of {quantity(rate.judged, 'judged pair')} {noun_form(rate.false, 'is', 'are')} false. {WEIGHTED} The "
+        f"interval holds whenever you stop.{begin}"
     )

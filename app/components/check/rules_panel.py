@@ -97,19 +97,18 @@ def rules_panel(
     row = chosen_row(curve, written)
     with st.container(key="rules"):
         why = tag("p", f"{curve.why[:1].upper()}{curve.why[1:]}.")
-        bounds = ""
+        verdict = ""
         if best is not None:
-            title = f"The best rule by {quantity(label_count, 'label')} keeps a negative if {best.rule.condition}"
-            why = tag("p", tag("b", title), f": {curve.why}.")
-            bounds = tag("p", bounds_words(best, curve))
+            title = f"The best rule by {quantity(label_count, 'label')} keeps a negative if {best.rule.condition}."
+            verdict = tag("p", tag("b", title), f" {bounds_words(best, curve)}")
         every = tag(
             "details", tag("summary", f"All {len(curve.rows)} rows"), _table(curve.rows, best, row), cls="all-rules"
         )
         show(
             div(
                 tag("h2", "Which rule drops them", id="rules"),
+                verdict,
                 why,
-                bounds,
                 _table(best_row_of_each_rule(curve), best, row) if best else "",
                 every,
                 tag("p", APART, cls="convention"),
