@@ -150,8 +150,8 @@ def _kept_words(row: RuleRow, curve: RuleCurve) -> str:
 
 def change_lines(changes: Changes) -> Sequence[str]:
     lines = [
-        f"{quantity(changes.count(what), 'negative')} {what}"
-        for what in ("relabelled", "dropped")
+        f"{quantity(changes.count(what), 'negative')} {words}"
+        for what, words in {"relabelled": "relabelled as positives", "dropped": "dropped"}.items()
         if changes.count(what)
     ]
     if changes.unfilled:

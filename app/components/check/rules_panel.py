@@ -136,7 +136,7 @@ def _pastes(
         scale = ON_SCALE if row.rule.is_on_scale else ""
         words = (
             f"Mining knows no such model. Its best rule by the same labels keeps a negative if {row.rule.condition}{scale}; of what "
-            f"it keeps, at most {curve.bounds(row).most:.1%} are false:"
+            f"it keeps, at most {curve.bounds(row).most:.1%} are false, allowing for the choice of the rule:"
         )
     if row.rule.argument is not None:
         show(tag("p", words))
