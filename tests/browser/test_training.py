@@ -5,6 +5,7 @@ the set, see them in the diff, train, and compare before and after.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 
 import pytest
@@ -25,6 +26,7 @@ from blindspot.db.queue import Queue
 from blindspot.db.records import Passage
 from tests.browser.test_journeys import parameters
 from tests.browser.test_judging import SAVED, labels, press, serving, shown, sit_down
+from tests.browser.test_team import COUNT_CLICKS
 from tests.studies import births, make_study, people, tiny_bert
 
 PATIENCE = 240_000  # ms; a job first loads its packages, maybe on a busy machine
@@ -97,7 +99,9 @@ def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: i
     """With a set `raw`: from Home to Compare, as a person would go."""
     make_batch(study, "first", ["mined"], size=3, slice=list(wrong), candidates=6, mix=ArmShares(audit=0, second=0, repeat=0),
                trained=TrainingSet.open(study, "raw").hard_negatives())  # fmt: skip
+    tab.context.add_init_script(COUNT_CLICKS)
     with serving(study) as port:
+        began = time.monotonic()
         tab.goto(f"http://{server.ADDRESS}:{port}/")
         tab.get_by_role("link", name="Read the").click()
         tab.get_by_role("link", name="Next: judge passages").click()
@@ -131,6 +135,9 @@ def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: i
         compare = tab.get_by_role("link", name=f"Next: see what changed from {start}-dev to model-1-dev")
         compare.click(timeout=PATIENCE)
         tab.wait_for_selector(".flips")
+        clicks, seconds = tab.evaluate("localStorage.getItem('clicks')"), time.monotonic() - began
+        print(f"a newcomer's journey from Home to a retriever: {clicks} clicks, {seconds:.0f} s")
+        assert int(clicks) <= 20
         assert parameters(tab) == {"a": f"{start}-dev", "b": "model-1-dev"}
         about = models_of(Study.open(study.folder))["model-1"]
         assert (about["training_set"], about["last_step"], about["settings"]["layers"]) == ("raw-2", 4, layers or None)
