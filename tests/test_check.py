@@ -379,7 +379,7 @@ def test_a_margin_that_tells_nothing_is_not_chosen(scored):
     assert (
         curve.is_established(curve.best)
         and plain["established"]
-        and "The labels show that it tells false from true" in bounds_words(curve.best, curve)
+        and "The labels show that it tells false from true" in bounds_words(curve)
     )
     assert np.mean(inside) >= 0.9
     assert truth[pairs_kept_by(chosen.rule, judged.pairs, judged)].mean() <= curve.bounds(curve.best).most
@@ -395,7 +395,7 @@ def test_no_rule_is_established_by_labels_without_a_relation_to_the_passages(sco
         )
         assert curve.rows and not any(curve.is_established(row) for row in curve.rows)
         if curve.best is not None:
-            assert "do not show yet" in bounds_words(curve.best, curve)
+            assert "do not show yet" in bounds_words(curve)
 
 
 def test_no_margin_below_0_is_offered(scored):

@@ -127,6 +127,6 @@ def _show_rules(checked: Check) -> None:
     print(f"* {rule_words(curve)}" if curve.chosen is not None else "  No rule is chosen.")
     print(f"  Why: {curve.why}.")
     if curve.best is not None:
-        print(f"  {bounds_words(curve.best, curve)}")
+        print(f"  {bounds_words(curve)}")
     if paste := paste_words(curve):
         print(f"  {paste}")

@@ -40,7 +40,7 @@ def order(table: RelationTable) -> list[str]:
 
 
 def _part_of(table: RelationTable, name: str) -> str:
-    """Return the words above the part of the table that a relation stands in, "" for the first part: the relations with
+    """Return the words above the part of the table that a relation is in, "" for the first part: the relations with
     enough units and, for two runs, an established difference.
     """
     if next(row.units for row in table.rows if row.group == name) < FEW:

@@ -121,8 +121,10 @@ def paste_words(curve: RuleCurve) -> str:
     return f"The best rule to mine with: `{row.rule.argument}`{scale} keeps {_kept_words(row, curve)}"
 
 
-def bounds_words(row: RuleRow, curve: RuleCurve) -> str:
-    """Return the bounds of a row that the labels chose, and whether they show that it tells false from true."""
+def bounds_words(curve: RuleCurve) -> str:
+    """Return the bounds of the chosen row, and whether they show that it tells false from true."""
+    row = curve.best
+    assert row is not None
     bounds = curve.bounds(row)
     approximate = (
         " These bounds are approximate: the rule is a model of these labels." if row.rule.name == "judge" else ""
@@ -216,7 +218,7 @@ def cleaning_card(
     if chosen is not None and chosen.rule != rule:
         best += [f"By the labels another rule is best. {rule_words(curve)}", ""]
     if chosen is not None:
-        best += [f"Why it is the best: {curve.why}.", "", bounds_words(chosen, curve), "", paste_words(curve)]
+        best += [f"Why it is the best: {curve.why}.", "", bounds_words(curve), "", paste_words(curve)]
     sections = {
         "The file": [f"- {form}", *(f"- {line}" for line in size_lines(facts))],
         "Seen at once": [f"- {finding_words(finding)}" for finding in facts.findings] or [f"- {NO_FAULTS}"],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from textwrap import shorten
+from typing import Literal
 
 import streamlit as st
 
@@ -12,7 +14,6 @@ from blindspot.app.checks import Labelled
 from blindspot.app.components import jobs
 from blindspot.app.components.check.rules_panel import RELABEL, chosen_row, fate, rule_names, usual_fate, usual_name
 from blindspot.app.markup import Html, div, escape_markdown, link, show, tag
-from blindspot.backend.checking.building import number_of
 from blindspot.backend.checking.cleaned_file import Outcome
 from blindspot.backend.checking.jobs import CleanedFile, cleaned_paths, write_cleaned
 from blindspot.backend.checking.rules import RuleCurve, RuleRow, parse_rule
@@ -105,13 +106,13 @@ def _file_sentence(
 def _dropped_examples(open_study: Study, result: Outcome) -> Html:
     """Show some of the pairs that go although nobody judged them."""
     of = "" if len(result.examples) == result.by_rule else f"{len(result.examples)} of "
+    questions = open_study.questions.with_ids(question for question, _ in result.examples)
+    passages = open_study.corpus.by_id(passage for _, passage in result.examples)
     lines = []
-    for question, passage in result.examples:
-        found = open_study.corpus.passage(number_of(passage))
-        text = (
-            found.text if len(found.text) <= LONGEST_EXAMPLE else f"{found.text[:LONGEST_EXAMPLE].rsplit(' ', 1)[0]} …"
-        )
-        asked = link(open_study.questions.get(question).text, url.href(url.QUESTION, {"q": question}))
+    for question, (_, passage) in zip(questions, result.examples, strict=True):
+        found = passages[passage]
+        text = shorten(found.text, LONGEST_EXAMPLE, placeholder=" …")
+        asked = link(question.text, url.href(url.QUESTION, {"q": question.id}))
         lines.append(tag("li", asked, tag("p", tag("b", found.title), " " if found.title else "", text)))
     words = f"See {of}the {quantity(result.by_rule, 'pair')} that the rule drops and nobody judged"
     return tag("details", tag("summary", words), tag("ul", *lines), cls="dropped")
@@ -122,21 +123,18 @@ def download_main(open_study: Study, written_file: CleanedFile) -> bool:
     may not export, or the file is gone or too large.
     """
     path = next(cleaned_paths(open_study, written_file))
-    if not who.may(open_study.labels_path, "export") or not _is_sent(path):
-        return False
-    st.download_button(
-        "Download the cleaned file",
-        partial(_file_content, path),
-        path.name,
-        key="get-main",
-        on_click="ignore",
-        type="primary",
+    return who.may(open_study.labels_path, "export") and _download_button(
+        "Download the cleaned file", path, "get-main", "primary"
     )
+
+
+def _download_button(words: str, path: Path, key: str, kind: Literal["primary", "secondary"] = "secondary") -> bool:
+    """Show a button that downloads a file. Return False, and show none, if the file is gone or too large."""
+    if not path.is_file() or path.stat().st_size > MOST_DOWNLOADED:
+        return False
+    content = partial(_file_content, path)
+    st.download_button(escape_markdown(words), content, path.name, key=key, on_click="ignore", type=kind)
     return True
-
-
-def _is_sent(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size <= MOST_DOWNLOADED
 
 
 def _written_file(open_study: Study, figures: Labelled, written_file: CleanedFile, is_current: bool) -> None:
@@ -157,14 +155,7 @@ def _written_file(open_study: Study, figures: Labelled, written_file: CleanedFil
     paths = list(cleaned_paths(open_study, written_file))
     with st.container(key="downloads", horizontal=True):
         for words, path in zip(NAMES, paths, strict=True):
-            if _is_sent(path):
-                st.download_button(
-                    escape_markdown(words),
-                    partial(_file_content, path),
-                    path.name,
-                    key=f"get-{words}",
-                    on_click="ignore",
-                )
+            _download_button(words, path, f"get-{words}")
     show(_file_locations(paths[0]))
 
 

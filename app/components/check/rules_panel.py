@@ -100,7 +100,7 @@ def rules_panel(
         verdict = ""
         if best is not None:
             title = f"The best rule by {quantity(label_count, 'label')} keeps a negative if {best.rule.condition}."
-            verdict = tag("p", tag("b", title), f" {bounds_words(best, curve)}")
+            verdict = tag("p", tag("b", title), f" {bounds_words(curve)}")
         every = tag(
             "details", tag("summary", f"All {len(curve.rows)} rows"), _table(curve.rows, best, row), cls="all-rules"
         )
