@@ -8,7 +8,7 @@ WORKERS ?= 3
 # Tests start some hundred Python processes. Where this variable forbids compiled files, each compiles the sources again.
 test soak coverage: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help install demo test quick check check-js soak bench coverage format clean
+.PHONY: help install demo test quick check check-js soak bench coverage docs format clean
 
 help:
 	@echo "make demo      install, make the demo study, open the app on http://localhost:$(PORT)"
@@ -18,6 +18,7 @@ help:
 	@echo "make soak      the long tests, and those of numbers as on other machines"
 	@echo "make bench     the benchmarks (CPU)"
 	@echo "make coverage  all tests, with the share of lines and branches they reach"
+	@echo "make docs      every command and method, as the program describes them, into build/docs"
 	@echo "make format    ruff format, and the lint faults that ruff can mend"
 
 install: .venv/.installed
@@ -68,6 +69,9 @@ coverage: .venv/.installed-dev
 	$(BIN)/python -m coverage run -m pytest
 	$(BIN)/python -m coverage combine -q
 	$(BIN)/python -m coverage report --skip-covered
+
+docs: install
+	$(BIN)/python -m docs.reference build/docs
 
 format: .venv/.installed-dev
 	$(BIN)/ruff check --fix .

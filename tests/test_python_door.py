@@ -13,17 +13,11 @@ import pandas as pd
 import pytest
 
 import blindspot
-from blindspot.additions import StudyAdditions
 from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_with
-from blindspot.contents import StudyContents
-from blindspot.measuring import StudyMeasures
-from blindspot.opened import OpenedStudy
-from blindspot.training import StudyTraining
 from tests.studies import births, make_study, people
 
 ROOT = Path(__file__).parents[1]
-PAGE, REFERENCE = ROOT / "docs" / "python.md", ROOT / "docs" / "python-reference.md"
-METHODS = re.compile(r"(<!-- methods -->\n).*?(<!-- end -->)", re.S)
+PAGE = ROOT / "docs" / "python.md"
 
 
 def random_hits(questions, passages, k: int, seed: int) -> pd.DataFrame:
@@ -228,93 +222,6 @@ def test_the_examples_of_the_page_run(study, monkeypatch, tmp_path):
         study.save_plot(namespace["figure"], "figure.jpeg")
 
 
-GROUPS = {
-    "Open or create a study": OpenedStudy,
-    "Contents": StudyContents,
-    "Add to a study": StudyAdditions,
-    "Measure, compare, plot": StudyMeasures,
-    "Training sets and training": StudyTraining,
-}
-
-
-def methods(group):
-    """(name, function) of the public methods that a class itself defines, in their order."""
-    return [
-        (name, getattr(blindspot.Study, name))
-        for name, method in vars(group).items()
-        if not name.startswith("_") and not isinstance(method, property)
-    ]
-
-
-def methods_table() -> str:
-    lines = ["| Method | What it does |", "|---|---|"]
-    for name, function in (each for group in GROUPS.values() for each in methods(group)):
-        parameters = ", ".join(p for p in inspect.signature(function).parameters if p != "self")
-        first = re.split(r"(?<=[.)])\s", " ".join(inspect.getdoc(function).split()))[0]
-        lines.append(f"| [`{name}({parameters})`](python-reference.md#{name}) | {first} |")
-    return "\n".join(lines)
-
-
-def signature_text(name: str, function) -> str:
-    """The signature as one writes it, with types; a line a parameter where one line is too long."""
-    words = []
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.name == "self":
-            continue
-        star = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
-        default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
-        words.append(f"{star}{parameter.name}: {parameter.annotation}{default}")
-    result = "Study" if inspect.signature(function).return_annotation == "Self" else function.__annotations__["return"]
-    line = f"{name}({', '.join(words)}) -> {result}"
-    return line if len(line) <= 110 else f"{name}(\n" + "".join(f"    {word},\n" for word in words) + f") -> {result}"
-
-
-def described(function) -> str:
-    """A docstring as Markdown: paragraphs, and its `Args:` as a list."""
-    parts = []
-    for block in inspect.getdoc(function).split("\n\n"):
-        if not block.startswith("Args:"):
-            parts.append(" ".join(block.split()))
-            continue
-        body = inspect.cleandoc(block.removeprefix("Args:"))
-        entries = re.split(r"\n(?=\S)", body)
-        parts.append("\n".join("- `{}`: {}".format(*" ".join(entry.split()).split(": ", 1)) for entry in entries))
-    return "\n\n".join(parts)
-
-
-def reference_page() -> str:
-    parts = [
-        "# Python reference",
-        "",
-        "Every method of `blindspot.Study`, from its signature and docstring; a test keeps this page and the code equal.",
-        "[Blindspot in Python](python.md) shows them at work.",
-        "",
-        "Errors: `blindspot.BlindspotError` is the base of `BadInput` (invalid input, with file and line where there is one), `Missing`",
-        "(something that does not exist) and `Refused` (something that is not allowed). Each has one line as its message.",
-        "",
-        '`Kind` is `"answers"`, `"gold"` or `"labels"`: what makes a passage relevant. `Table` is `"relation"`, `"bucket"` or',
-        '`"slice"`.',
-        "",
-    ]
-    for title, group in GROUPS.items():
-        parts += [f"## {title}", ""]
-        for name, function in methods(group):
-            parts += [f"### {name}", "", "```text", signature_text(name, function), "```", "", described(function), ""]
-    return "\n".join(parts)
-
-
-def test_the_page_lists_every_method():
-    assert f"<!-- methods -->\n{methods_table()}\n<!-- end -->" in PAGE.read_text(encoding="utf-8"), (
-        "run: python -m tests.test_python_door"
-    )
-
-
-def test_the_reference_is_made_from_the_code():
-    listed = {name for group in GROUPS.values() for name, _ in methods(group)}
-    assert listed == {name for name, _ in inspect.getmembers(blindspot.Study, inspect.isroutine) if name[0] != "_"}
-    assert REFERENCE.read_text(encoding="utf-8") == reference_page(), "run: python -m tests.test_python_door"
-
-
 def test_every_method_is_typed_and_documented():
     for name, method in inspect.getmembers(blindspot.Study, inspect.isroutine):
         if not name.startswith("_"):
@@ -328,9 +235,3 @@ def test_pandas_loads_with_the_first_frame():
     code = "import sys, blindspot; print('pandas' in sys.modules, blindspot.Study.__name__)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.split()[0] == "False", done.stderr
-
-
-if __name__ == "__main__":
-    text = PAGE.read_text(encoding="utf-8")
-    REFERENCE.write_text(reference_page(), encoding="utf-8")
-    PAGE.write_text(METHODS.sub(lambda found: found[1] + methods_table() + "\n" + found[2], text), encoding="utf-8")
