@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from blindspot.app import study, url
+from blindspot.app import url
 from blindspot.app.components.marks import notice
 from blindspot.app.markup import Html
 from blindspot.app.study import MeasuredRun
@@ -16,16 +16,6 @@ from blindspot.backend.retrieval.cost import cost_of
 from blindspot.backend.retrieval.retriever import kind_of_run
 from blindspot.backend.text.answers import SEARCHES_TITLE
 from blindspot.backend.text.number_words import noun_form, quantity
-
-
-def offered_runs(open_study: Study) -> dict[str, dict]:
-    """Return the runs that a person can choose: all except those of the learning curve, which appear only if the
-    address names them.
-    """
-    named = {url.value("a"), url.value("b"), url.value("run"), *url.value("runs").split(",")}
-    return {
-        name: each for name, each in study.runs(open_study).items() if "learning_curve" not in each or name in named
-    }
 
 
 def runs_like(runs: Mapping[str, dict], run_a: str, run_b: str) -> list[str]:

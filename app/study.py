@@ -155,11 +155,6 @@ def _models(_study: Study, folder: str, cache_version: Key) -> dict[str, dict]:
     return models_of(_study)
 
 
-def shown_runs(study: Study) -> dict[str, dict]:
-    """Return the runs except those of the learning curve, which are reached only through the curve's own links."""
-    return {name: manifest for name, manifest in runs(study).items() if "learning_curve" not in manifest}
-
-
 def _folder_version(folder: Path) -> Key:
     """Return a key that changes when an entry of the folder is added, replaced or deleted; each of these is a rename.
 

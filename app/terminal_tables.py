@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from blindspot.backend.core.summary import Step
     from blindspot.backend.data.importing.from_results import ResultsImport
     from blindspot.backend.evaluation.oracle import Oracle
-    from blindspot.backend.training.stored_curve_points import CurvePoint, Share
     from blindspot.db.jobs import Job
 
 console = Terminal(highlight=False)
@@ -138,29 +137,3 @@ def print_jobs(jobs: Sequence[Job]) -> None:
         about = job.error or (": ".join(filter(None, (job.doing, count))) if job.unfinished else "")
         notes += [f"{job.id}: {about}"] if about else []
     print_rows(["state", "id", "job"], [[job.state, job.id, title(job.kind, job.arguments)] for job in jobs], notes)
-
-
-def print_curve(points: Sequence[CurvePoint]) -> None:
-    """Print the points of the learning curve, the labels that each learned from, and what the last labels changed."""
-    from blindspot.backend.training.stored_curve_points import SCOPES, change_sentences
-
-    if not points:
-        print("No point yet. Add one: blindspot judge curve")
-        return
-    last = points[-1]
-    rows = [["", "", "", "nothing", _interval(last.base_reranker)]]
-    for point in points:
-        for scope, learned in point.scopes.items():
-            numbers = (str(point.number), f"{point.labels:,}", f"{point.judged:,}")
-            rows.append([*numbers, scope, _interval(learned.reranker)])
-    notes = [
-        *(f"{scope}: {words}" for scope, words in SCOPES.items()),
-        f"Success on {count_with_units(last.base_reranker.n, last.base_reranker.units)} of dev by {last.relevance}, 95% intervals. Dev questions are used only for measuring, never for training.",
-        *change_sentences(last),
-    ]
-    heads = ["point", "judged pairs", "questions", "from", "reranker @1"]
-    print_rows(heads, rows, notes)
-
-
-def _interval(share: Share | None) -> str:
-    return "" if share is None else f"{100 * share.value:.1f} [{100 * share.low:.1f}, {100 * share.high:.1f}]"

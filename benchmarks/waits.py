@@ -85,7 +85,6 @@ def rows(encoder: str, split: str) -> Iterator[Row]:
     judge = ("judge", "learn", "waits-judge", "--run", trained, "--encoder", encoder, "--replace")
     yield _command("judge learn, features computed first", judge)
     yield _command("judge learn, features kept", judge)
-    yield Row("from the 50th label to the new point", "judge curve", lambda place: _next_point(place, trained))
     yield _command("make a map, 3,000 passages, t-SNE", (*MAP, "--encoder", encoder))
     yield Row("Map's page, in Chromium", "python -m benchmarks.waits --map-page STUDY", _map_page)
     yield Row("index for BM25", "index bm25", lambda place: _indexed(place, False))
@@ -168,26 +167,6 @@ def _once(measure: Callable[[Place], Any]) -> Callable[[Place], Any]:
         return known[place]
 
     return measured
-
-
-def _next_point(place: Place, train: str) -> tuple[float, float]:
-    """Add a point of the learning curve after 25 labels, then one after 50 -> the cost of the second."""
-    from blindspot.backend.core.study import Study
-
-    study = Study.open(place.study)
-    run, lines = study.run(train), []
-    for question in study.questions.with_ids(run.question_ids):
-        if question.gold and len(lines) < 50:
-            first = study.corpus.passages([int(row) for row in run.hits.ordinals[run.row(question.id), :5] if row >= 0])
-            lines += [f"{question.id} 0 {passage.id} {int(passage.id in question.gold)}" for passage in first]
-    cost = None
-    for number, part in enumerate((lines[:25], lines[25:50])):
-        path = place.folder / f"labels-{number}.qrels"
-        path.write_text("\n".join(part) + "\n", encoding="utf-8")
-        _run(place, ("labels", "import", str(path), "--annotator", "waits", "--by-person"))
-        cost = _run(place, ("judge", "curve", "--train", train))
-    assert cost is not None
-    return cost.wall, cost.processor
 
 
 @_once

@@ -324,20 +324,6 @@ class Labels(PerThread):
         )
         return dict(rows.fetchall())
 
-    def labelled_passages_since(self, number: int, splits: Sequence[str]) -> dict[str, int]:
-        """Return on how many passages each person has given a label since an event row, for questions of the given splits.
-
-        Undone labels and practice do not count; a passage that a person judged twice counts once.
-        """
-        rows = self.connection.execute(
-            "SELECT e.annotator, count(DISTINCT json_array(e.question, e.passage)) FROM live_event e JOIN question q ON q.id = e.question "
-            "JOIN annotator a ON a.name = e.annotator AND a.kind = 'person' WHERE e.number > ? AND e.kind IN "
-            f"('label', 'adjudicate') AND e.practice = 0 AND q.split {AMONG} GROUP BY "
-            "e.annotator ORDER BY e.annotator",
-            (number, json.dumps(list(splits))),
-        )
-        return dict(rows.fetchall())
-
     def events(
         self, last_event: int | None = None, questions: Iterable[str] | None = None, by_people: bool = False
     ) -> Iterator[EventRow]:

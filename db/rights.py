@@ -68,7 +68,6 @@ ACTIONS: dict[str, Action] = {
 # fmt: on
 
 JOBS: dict[str, str] = {
-    "forecast": "train",
     "import": "import",
     "count": "import",
     "index": "index",

@@ -66,9 +66,9 @@ LONGEST = (
     "browser/test_judging", "browser/test_training", "browser/test_map", "browser/test_demo", "browser/test_rights",
     "browser/test_journeys", "test_dual_encoder", "browser/test_accessible", "test_feature_judge",
     "test_reader_training", "test_every_job", "test_every_retriever", "browser/test_long_words", "test_bm25", "browser/test_jobs",
-    "test_answers", "browser/test_learning_curve", "test_experiments_papers", "test_experiments", "test_store_faults",
+    "test_answers", "test_experiments_papers", "test_experiments", "test_store_faults",
     "test_without_answers", "test_distillation", "test_training_jobs", "test_cross_encoder", "test_app_compare",
-    "test_learning_curve", "test_audit", "test_distributed", "test_cli", "test_terminal", "test_milvus_server", "browser/test_sign_in",
+    "test_audit", "test_distributed", "test_cli", "test_terminal", "test_milvus_server", "browser/test_sign_in",
     "test_demo", "test_recipe", "test_benchmarks", "test_gpu_kit", "test_app_judges", "test_blindness", "test_app_map",
     "test_hostile_files", "test_house",
 )  # fmt: skip

@@ -305,21 +305,21 @@ def test_a_cross_encoder_is_trained_on_the_open_set(study, monkeypatch, sent):
 @pytest.mark.parametrize(
     ("parameters", "title", "about"),
     [
-        ({}, "Sets", "clean "), ({"set": "base"}, "Sets", "base "), ({"tab": "set", "set": "base", "before": "clean"}, "Sets", "base "),
-        ({"tab": "sets"}, "Sets", "clean "), ({"view": "judges"}, "Automatic judges", ""), ({"tab": "judges"}, "Automatic judges", ""),
-        ({"view": "curve"}, "Learning curve", ""), ({"model": "mine"}, "Models", ""), ({"tab": "models", "set": "base"}, "Models", "No model yet."),
+        ({}, "Sets", "clean "), ({"set": "base"}, "Sets", "base "),
+        ({"tab": "sets"}, "Sets", "clean "), ({"tab": "judges"}, "Automatic judges", ""),
+        ({"model": "mine"}, "Models", ""), ({"tab": "models", "set": "base"}, "Models", "No model yet."),
         ({"tab": "nothing"}, "Sets", "clean "),
     ],
 )  # fmt: skip
 def test_each_address_opens_its_tab_on_its_set(study, parameters, title, about):
-    """Addresses of older versions too. Every tab has one h1, its finding, and its links keep the open set."""
+    """Every tab has one h1, its finding, and its links keep the open set."""
     for name in ("base", "clean"):
         build(study, name=name)
     page = Page(study.folder, "training", "lea", **parameters)
     (finding,) = page.part("<h1>.*?</h1>")
     assert finding.startswith(about) and title in page.part('<a [^>]*class="here"[^>]*aria-current.*?</a>')
     chosen = parameters.get("set", "clean")
-    for tab in ("sets", "judges", "models", "curve"):
+    for tab in ("sets", "judges", "models"):
         assert f"training?tab={tab}&set={chosen}" in page.links()
 
 

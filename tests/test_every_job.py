@@ -39,8 +39,6 @@ from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.training.adapter import train_adapter
 from blindspot.backend.training.cross_encoder import train_cross_encoder
 from blindspot.backend.training.dual_encoder import train_dual_encoder, try_model
-from blindspot.backend.training.label_forecast import forecast_labels
-from blindspot.backend.training.learning_curve import add_history, add_point
 from blindspot.backend.training.ready_cross_encoder import add_cross_encoder
 from blindspot.backend.training.scoring import score_run
 from blindspot.backend.training_sets.builder import build
@@ -213,8 +211,6 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
         assert submit(judge_with_llm, "llm", "mined", 2, 4)["pairs"] == 4
         assert submit(measure_injections, "llm", 1)["tried"] == 10
     assert submit(make_batch_by_judge, "judged", ["mined"], "features", "clean", size=3, by="ann")["name"] == "judged"
-    assert submit(add_point)["number"] == 1 and submit(add_history) == []
-    assert submit(forecast_labels)["lines"]
     submit(train_reader, "reader", "mined", QUICK_READER, start=str(study.folder / "reader"), device="cpu")
     submit(read, "dev", "reader", device="cpu")
     submit(train_rocketqa, "recipe", "mined", "tiny", RECIPE, device="cpu")

@@ -136,6 +136,3 @@ def test_labels_are_counted_alike_on_every_page(small_demo, tmp_path):
     assert f"{given:,} labels, all on training questions." in training.text
     by_person = re.findall(r"</span></td><td>[\d,]+</td><td>([\d,]+)</td>", team.html)
     assert sum(int(count.replace(",", "")) for count in by_person) == given
-    assert sum(labels.labelled_passages_since(0, ("train",)).values()) == given, (
-        "what the learning curve calls new labels"
-    )

@@ -242,7 +242,6 @@ BUTTONS = {
         "annotator": set(),
     },
     "training?tab=judges": {"lead": set(), "adjudicator": set(), "annotator": set()},
-    "training?tab=curve": {"lead": set(), "adjudicator": set(), "annotator": set()},
     "experiments?experiment=buckets": {
         "lead": {"Run the experiment"},
         "adjudicator": set(),

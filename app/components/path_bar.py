@@ -191,7 +191,7 @@ def _current_stop(open_study: Study, steps: Sequence[Stop], page: str) -> int:
         if url.value("step") == FILE_STEP["step"]:
             return WRITE_A_FILE
         return 2 if url.value("step") or found.is_enough else JUDGE_A_FILE if found.judged else 0
-    runs, trained = study.shown_runs(open_study), set(study.models(open_study))
+    runs, trained = study.runs(open_study), set(study.models(open_study))
     if page == "Compare" and {runs[each].get("retriever") for each in _pair(runs)} & trained:
         return CHANGE
     if page == "Map" and runs.get(url.value("against"), {}).get("retriever") in trained:
@@ -208,7 +208,7 @@ def _pair(runs: Mapping[str, dict]) -> tuple[str, str]:
 
 
 def _stops(open_study: Study, page: str, person: Person | None) -> list[Stop]:
-    runs = study.shown_runs(open_study)
+    runs = study.runs(open_study)
     if len(runs) < 2:
         return []
     sets = study.parts(open_study, "training_sets")

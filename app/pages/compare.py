@@ -47,7 +47,6 @@ from blindspot.app.runs import (
     cost_label,
     left_out,
     missing_runs,
-    offered_runs,
     pair_of_address,
     retriever_label,
     runs_like,
@@ -80,7 +79,7 @@ CELL_NAMES = {
 
 def page() -> None:
     opened = study.current()
-    runs = offered_runs(opened)
+    runs = study.runs(opened)
     names = list(runs)
     if len(names) < 2:
         missing = "two runs" if not names else "a second run"

@@ -10,7 +10,6 @@ from blindspot.app.components.found_texts import OPENED, Retrieved, found_list, 
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
 from blindspot.app.markup import Html, join, link, show, tag
-from blindspot.app.runs import offered_runs
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.retrieval import full_text
@@ -60,7 +59,7 @@ def _search_fields(open_study: Study, places: list[full_text.Place]) -> tuple[st
     """Show the fields of a search, and return its words, its place and the run whose hits are shown; "" without runs.
     The run is by default the study's dense run over dev.
     """
-    runs = offered_runs(open_study)
+    runs = study.runs(open_study)
     usual = default_pair(runs)[1] if runs else ""
     with st.container(key="find"):
         columns = st.columns([6, 2, 2.4, 1.2], vertical_alignment="bottom")

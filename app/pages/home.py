@@ -16,7 +16,6 @@ from blindspot.app.components.contents_table import contents_table
 from blindspot.app.components.empty_page import with_study
 from blindspot.app.components.files import files_panel, is_empty
 from blindspot.app.components.findings import findings_panel
-from blindspot.app.components.learning_curve import curve_panel
 from blindspot.app.components.parts import parts_panel
 from blindspot.app.components.path_bar import home_step
 from blindspot.app.components.queue_card import queue_card
@@ -56,7 +55,7 @@ def _page(open_study: Study) -> None:
     of_file, log = is_check(open_study), log_run_name(open_study, study.parts(open_study, "runs"))
     is_checked = of_file or log is not None
     # The negatives of a training file are no retriever's run: their accuracy says nothing.
-    runs = {name: about for name, about in study.shown_runs(open_study).items() if not (of_file and is_of_file(about))}
+    runs = {name: about for name, about in study.runs(open_study).items() if not (of_file and is_of_file(about))}
     person = who.signed_in_person(open_study.labels_path)
     # The findings first: they reach the browser while the server computes the rest of the page.
     step = home_step(open_study, person) if runs else None
@@ -74,7 +73,6 @@ def _page(open_study: Study) -> None:
     with st.container(key="home"):
         if is_working and not is_made:
             jobs.panel(open_study, finished=True)
-        curve_panel(open_study, "home")
         if contents["passages"] is not None and contents["questions"]:
             show(queue_card(open_study, person, len(runs)))
         may_retrieve = who.may(open_study.labels_path, "retrieve") and not is_made and not of_file

@@ -15,7 +15,6 @@ import streamlit as st
 from blindspot.app import study, url, who
 from blindspot.app.components import judging
 from blindspot.app.components.empty_page import show_empty_page
-from blindspot.app.components.learning_curve import curve_panel
 from blindspot.app.components.marks import notice
 from blindspot.app.components.sign_in import confirm_sign_out, sign_in
 from blindspot.app.components.team.batches import new_batch_button
@@ -68,8 +67,6 @@ def page() -> None:
     batches = stores.queue.batches()
     if not any(batch.state == "open" for batch in batches):
         show(div(new_batch_button(opened), cls="below-judge"))
-    if batches or stores.labels.last_event:
-        curve_panel(opened, "judge")
     further = []
     if person.is_allowed("adjudicate") and stores.labels.disputed_questions(
         excluded_questions=stores.queue.hidden_questions(person.name)

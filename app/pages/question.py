@@ -25,7 +25,7 @@ from blindspot.app.components.tags import question_tags
 from blindspot.app.components.why import why_section
 from blindspot.app.entry import enter
 from blindspot.app.markup import Html, div, join, link, show, span, tag
-from blindspot.app.runs import convention, missing_runs, offered_runs, pair_of_address, retriever_label, runs_like
+from blindspot.app.runs import convention, missing_runs, pair_of_address, retriever_label, runs_like
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
 from blindspot.backend.checking.building import is_of_file
@@ -70,7 +70,7 @@ def page() -> None:
 
 def _listed_question(open_study: Study) -> None:
     """Show a question of the study, with its place in the list that the address selects."""
-    runs = offered_runs(open_study)
+    runs = study.runs(open_study)
     if not runs:
         _ask_box(open_study)
         about = "This page compares the hits of runs for one question. If the study has an index, ask your own question above."
@@ -157,7 +157,7 @@ def _details(
         show(gold_table(question, list(zip(gold, open_study.corpus.passages(gold), strict=True)), lists, rule))
         show(judged(open_study, question, person))
         question_tags(open_study, question, person, chosen)
-        if rest := runs_like(offered_runs(open_study), chosen.a, chosen.b):
+        if rest := runs_like(study.runs(open_study), chosen.a, chosen.b):
             _more_lists(rest)
         _ask_box(open_study)
         address = url.href(

@@ -28,7 +28,7 @@ from blindspot.app.components.relations_tables import choices, page_address
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
 from blindspot.app.markup import Html, div, link, show, tag
-from blindspot.app.runs import convention, missing_runs, offered_runs
+from blindspot.app.runs import convention, missing_runs
 from blindspot.app.selection import Selection, offered_measures
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.result_table import latex_tables
@@ -70,7 +70,7 @@ SPLITS = {"": "all subjects", "training": "split by seen in training"}
 
 def page() -> None:
     opened = study.current()
-    known = offered_runs(opened)
+    known = study.runs(opened)
     show(style_sheet("analysis.css"))
     if not known:
         about = "This page shows the accuracy of runs by relation and by the frequency of their subjects."

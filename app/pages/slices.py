@@ -33,7 +33,7 @@ from blindspot.app.components.tags import tags_panel
 from blindspot.app.components.team.batches import send_to_judging
 from blindspot.app.entry import enter
 from blindspot.app.markup import Html, div, join, link, show, tag
-from blindspot.app.runs import convention, missing_runs, offered_runs, pair_of_address
+from blindspot.app.runs import convention, missing_runs, pair_of_address
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
 from blindspot.backend.evaluation import saved_slices
@@ -55,7 +55,7 @@ PAGE, EMPTY = "slices", Html("")
 
 def page() -> None:
     opened = study.current()
-    runs = offered_runs(opened)
+    runs = study.runs(opened)
     show(style_sheet("analysis.css"))
     if len(runs) < 2:
         missing = "two runs" if not runs else "a second run"
@@ -175,7 +175,7 @@ def _show_slice(
 def _runs_on(open_study, comparison: Comparison, selection: Selection, subset: np.ndarray):
     """Yield (name, ranks of the first relevant passages, k, units) for every further run that searched questions of the slice."""
     asked = take(comparison.questions, np.flatnonzero(subset))
-    for name in (name for name in offered_runs(open_study) if name not in (selection.a, selection.b)):
+    for name in (name for name in study.runs(open_study) if name not in (selection.a, selection.b)):
         measured = study.measured(open_study, name, comparison.run_a.kind, selection.rule)
         rows = rows_among(asked, measured.questions)
         rows = rows[rows >= 0]

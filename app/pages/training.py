@@ -1,4 +1,4 @@
-"""Training: training sets, automatic judges, models and the learning curve, each on a tab."""
+"""Training: training sets, automatic judges and models, each on a tab."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from blindspot.app import study, url
 from blindspot.app.components import jobs
 from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.training import tabs
-from blindspot.app.components.training.curve_tab import curve_tab
 from blindspot.app.components.training.form import has_gpu
 from blindspot.app.components.training.learned_judges import judges_tab
 from blindspot.app.components.training.models import models_tab
@@ -19,7 +18,7 @@ from blindspot.backend.training_sets.training_set import training_sets
 def page() -> None:
     opened = study.current()
     if not opened.has_corpus or not len(opened.questions):
-        about = "This page builds training sets, trains retrievers on them, and shows what your labels change."
+        about = "This page builds training sets and trains retrievers on them."
         show_empty_page(opened, "No passages and questions yet", about)
         return
     with jobs.with_job_panel(opened):
@@ -34,10 +33,8 @@ def page() -> None:
             sets_tab(opened, made, chosen)
         elif tab == "judges":
             judges_tab(opened, made.get(chosen))
-        elif tab == "models":
-            models_tab(opened, chosen)
         else:
-            curve_tab(opened)
+            models_tab(opened, chosen)
         jobs.panel(opened)
 
 

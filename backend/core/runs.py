@@ -144,31 +144,6 @@ def write_run(
     return _store(study, name, question_ids, hits, {**settings, "rule": rule}, answers, replace)
 
 
-def write_reordered_run(study: Study, name: str, run: Run, hits: Hits, settings: Mapping[str, Any]) -> Run:
-    """Store a run's hits in another order as a run of its own, in the place of one with this name. The answer matrix is
-    reordered with the hits, so no passage is read.
-
-    Args:
-        hits: (q, k) of the same questions; each hit is also a hit of `run`.
-        settings: as for `write_run`.
-    """
-    _check_new_run(study, name, run.question_ids, hits, replace=True)
-    settings = {**settings, "rule": run.manifest.get("rule", DEFAULT_RULE)}
-    return _store(study, name, run.question_ids, hits, settings, _reordered_answers(study, run, hits), replace=True)
-
-
-def _reordered_answers(study: Study, run: Run, hits: Hits) -> np.ndarray:
-    """Return (q, k) bool: whether each hit contains an answer, from the answer matrix of a run with the same hits."""
-    first_keys = len(study.corpus) * np.arange(len(hits), dtype=np.int64)[:, None]
-    known = np.asarray(run.hits.ordinals)
-    known_keys = np.where(known < 0, -1, first_keys + known).ravel()
-    order = np.argsort(known_keys)
-    keys = first_keys + hits.ordinals
-    places = np.searchsorted(known_keys, keys.ravel(), sorter=order).clip(max=len(order) - 1)
-    answers = answer_matrix(study, run).ravel()[order[places]].reshape(keys.shape)
-    return np.asarray(np.logical_and(hits.ordinals >= 0, answers), bool)
-
-
 def _check_new_run(study: Study, name: str, question_ids: Sequence[str], hits: Hits, replace: bool) -> None:
     check_name(name, "run")
     refuse_existing(study, name, replace)

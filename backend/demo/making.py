@@ -2,8 +2,7 @@
 
 `make_first_parts` makes what the app needs to open: the passages, the questions, the BM25 index and a BM25 run.
 `finish` is a job that makes the rest, with a separate job for each part: labels by simulated annotators, two training
-sets, the dense index and its runs, a model trained on each set, a map, an experiment, and the forecast of what more
-labels change. Both skip parts that exist, so they can be called again.
+sets, the dense index and its runs, a model trained on each set, a map, and an experiment. Both skip parts that exist, so they can be called again.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ from blindspot.backend.retrieval import bm25, dense
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.training.checkpoints import models_of
 from blindspot.backend.training.dual_encoder import train_dual_encoder, trial_run_name, try_model
-from blindspot.backend.training.label_forecast import forecast_labels, stored_forecast
 from blindspot.backend.training_sets.builder import build
 from blindspot.backend.training_sets.training_set import training_sets
 from blindspot.db.errors import Refused
@@ -193,11 +191,6 @@ def demo_parts(size: DemoSize) -> list[DemoPart]:
             "run an experiment",
             lambda study: bool(results(study)),
             lambda study, report: _run_experiment(study, size.encoder, report),
-        ),
-        DemoPart(
-            "forecast what labels change",
-            lambda study: stored_forecast(study) is not None,
-            lambda study, report: jobs.run(forecast_labels, study, progress=report),
         ),
     ]
 

@@ -15,8 +15,6 @@ def default_pair(runs: Mapping[str, dict]) -> tuple[str, str]:
     Args:
         runs: name to manifest, at least one; a single run is returned twice.
     """
-    # The runs of the learning curve are compared by its own links only.
-    runs = {name: manifest for name, manifest in runs.items() if "learning_curve" not in manifest} or runs
     over_dev = {name: manifest for name, manifest in runs.items() if manifest.get("split") == "dev"}
     if len(over_dev) > 1:
         runs = over_dev

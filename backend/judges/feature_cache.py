@@ -1,7 +1,6 @@
 """Cache the judge features of a run's top-ranked hits, by question.
 
-When a judge is trained repeatedly on the same lists, as for the learning curve, only the features of new lists are
-computed.
+When a judge is trained repeatedly on the same lists, only the features of new lists are computed.
 """
 
 from __future__ import annotations

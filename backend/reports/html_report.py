@@ -81,7 +81,7 @@ def html_report(
             example.
     """
     result = report(study, runs, "relation", relevance, rule, measures=measures)
-    names = [run.name for run in result.runs if "learning_curve" not in study.run(run.name).manifest or runs]
+    names = [run.name for run in result.runs]
     sets = _runs_by_question_set(study, names)
     pairs = [_main_pair(study, members) for members in sets]
     compared = [None if pair is None else _comparison(study, *pair, relevance, rule) for pair in pairs]

@@ -34,7 +34,7 @@ class TrainedModel:
 
 def trained_models(study: Study, k: int, relevance: Kind, rule: str) -> list[TrainedModel]:
     """Return the trained retrievers that have a run before and a run after training over dev, or else over test."""
-    runs = {name: manifest for name, manifest in study.parts("runs").items() if "learning_curve" not in manifest}
+    runs = study.parts("runs")
     found = []
     for name, about in models_of(study).items():
         after, split = next(

@@ -40,7 +40,7 @@ class TextResult:
         excerpt: Pieces of the text with their kind: "word" for a word that was searched for, "" for the rest.
         text: Of a passage, the pieces of the whole text.
         passage: For a note on a passage, the passage's id.
-        runs: Of a question, the runs that searched for it, without those of the learning curve.
+        runs: Of a question, the runs that searched for it.
         of: Of a question, its data set and split.
     """
 
@@ -239,11 +239,10 @@ def _questions(study: Study, query: str, limit: int) -> TextSearch:
 
 
 def _runs_over(study: Study, questions: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return the runs that searched for each of these questions, without those of the learning curve."""
+    """Return the runs that searched for each of these questions."""
     of_set: dict[str, list[str]] = {}
     for name, manifest in study.parts("runs").items():
-        if "learning_curve" not in manifest:
-            of_set.setdefault(manifest.get("question_set", name), []).append(name)
+        of_set.setdefault(manifest.get("question_set", name), []).append(name)
     searched: dict[str, tuple[str, ...]] = {}
     for runs in of_set.values():
         for question in set(study.run(runs[0]).question_ids).intersection(questions):

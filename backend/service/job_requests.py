@@ -43,7 +43,6 @@ STARTABLE = {
     "judge run": "blindspot.backend.judges.feature_judge",
     "judge with labels": "blindspot.backend.judges.label_judge",
     "read": "blindspot.backend.reader.reading",
-    "learning curve": "blindspot.backend.training.learning_curve",
 }
 WITHHELD = frozenset({"study", "progress", "by", "vectors", "ids", "merge", "scores", "trained"})
 """Arguments that clients cannot set: those that the service sets itself, paths on the server, and values that are not

@@ -36,7 +36,6 @@ _WORDS = {
     "indexes": "index",
     "scores": "score table",
     "readings": "reading",
-    "learning_curve": "point of the learning curve",
     "experiments": "experiment",
     "recipes": "recipe",
 }

@@ -28,7 +28,7 @@ class PathState:
     """The facts about a study and a person that determine which steps are done.
 
     Attributes:
-        runs: name to manifest, two or more, without those of the learning curve.
+        runs: name to manifest, two or more.
         pair: the two runs to compare.
         has_labels: whether the person has judged a passage; for a command, whether anybody has.
         has_viewed_question: whether the person has looked at a question.
@@ -181,9 +181,7 @@ def next_command(study: Study) -> Step | None:
     """
     if is_check(study):
         return Step("Judge the drawn pairs, then choose a rule.", "blindspot open")
-    runs: dict[str, dict] = {
-        name: manifest for name, manifest in study.parts("runs").items() if "learning_curve" not in manifest
-    }
+    runs: dict[str, dict] = dict(study.parts("runs"))
     if len(runs) == 1 and log_run_name(study):
         return Step("Judge the drawn questions, then export the golden set.", "blindspot open")
     if len(runs) < 2:

@@ -9,7 +9,6 @@ the store keeps each event once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import asdict
 from functools import cache, wraps
 from pathlib import Path
@@ -22,7 +21,6 @@ from blindspot.app.entry import TRANSIENT_ERRORS, describe, report
 from blindspot.app.judging_stores import JudgingStores, judging_stores
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.guidelines import guidelines
-from blindspot.backend.training.learning_curve import start_if_due
 from blindspot.db.errors import BlindspotError, Refused
 from blindspot.db.people import Person
 
@@ -85,8 +83,6 @@ def store_events(key: str, study: Study, annotator: str) -> None:
             raise Refused(f"{annotator} is no longer signed in. Unsaved labels stay in this browser")
         version = guidelines(study.folder).version
         receipts = [asdict(receipt) for receipt in judging_stores(study).labels.add_all(annotator, entries, version)]
-        if any(receipt["state"] == "stored" for receipt in receipts):
-            _add_to_curve(study)
     except (BlindspotError, *TRANSIENT_ERRORS) as error:
         trouble = describe(error)
     st.session_state.setdefault(_HEARD, {})[key] = {
@@ -94,12 +90,6 @@ def store_events(key: str, study: Study, annotator: str) -> None:
         "receipts": receipts,
         "trouble": trouble,
     }
-
-
-def _add_to_curve(study: Study) -> None:
-    """Add a point to the learning curve if enough new labels have come in. If that fails, the labels are still saved."""
-    with suppress(BlindspotError, OSError, *TRANSIENT_ERRORS):
-        start_if_due(study)
 
 
 def at_work(study: Study, person: Person) -> None:

@@ -92,9 +92,7 @@ def runs_over(map: Map) -> list[str]:
     """Return the runs that searched at least one question of the map, the map's own run first."""
     asked, own = set(map.question_ids), map.manifest["request"]["run"]
     found = [
-        name
-        for name in opened_study.shown_runs(map.study)
-        if asked & _searched_texts(map.study, str(map.study.folder), name)
+        name for name in opened_study.runs(map.study) if asked & _searched_texts(map.study, str(map.study.folder), name)
     ]
     return sorted(found, key=lambda name: name != own)
 

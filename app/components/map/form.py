@@ -43,7 +43,7 @@ def form(study: Study, taken_names: set[str]) -> None:
             show(tag("p", step.why, cls="soft"))
         jobs.panel(study)
         return
-    runs = list(opened_study.shown_runs(study))
+    runs = list(opened_study.runs(study))
     sets = list(
         dict.fromkeys(
             [

@@ -140,5 +140,5 @@ class Shown:
         training.
         """
         _, run, other, _ = self.colouring
-        about = opened_study.shown_runs(self.map.study)
+        about = opened_study.runs(self.map.study)
         return [about[name].get("retriever") for name in (run, other) if name] == list(self.map.encoders)

@@ -12,7 +12,6 @@ import streamlit as st
 from blindspot.app import study, url, who
 from blindspot.app.components import jobs
 from blindspot.app.components.empty_page import show_next_step
-from blindspot.app.components.learning_curve import forecast_line
 from blindspot.app.components.marks import notice
 from blindspot.app.components.message import show_last_message, try_action
 from blindspot.app.components.parts import descriptions, download_row, name_with_description, part_forms
@@ -82,7 +81,6 @@ def batch_panel(open_study: Study, primary: bool) -> None:
             _batch(open_study, batch, everybody, about.get(batch.name))
         with new_batch or st.container(), st.container(key="new-batch"):
             _new_batch_form(open_study, {batch.name for batch in batches}, primary)
-            forecast_line(open_study, "batch")
 
 
 def new_batch_button(open_study: Study) -> Html:
@@ -251,7 +249,7 @@ def _selection_text(batch: Batch) -> str | None:
 
 
 def _new_batch_form(open_study: Study, taken_names: set[str], primary: bool) -> None:
-    runs = study.shown_runs(open_study)
+    runs = study.runs(open_study)
     if not runs:
         show(tag("p", "A batch takes its candidate passages from runs, and this study has no run yet."))
         show_next_step(open_study)

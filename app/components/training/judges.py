@@ -96,7 +96,7 @@ def shown_agreement(open_study: Study, set_manifest: Manifest | None) -> ShownAg
     Args:
         set_manifest: the current training set. The run offered first is one that it was mined from.
     """
-    runs = study.shown_runs(open_study)
+    runs = study.runs(open_study)
     if not runs or not who.may(open_study.labels_path, "see others' labels"):
         return None
     over_train = [name for name, manifest in runs.items() if manifest.get("split") == "train"]

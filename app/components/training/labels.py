@@ -42,7 +42,7 @@ def _offer_batch(open_study: Study) -> None:
     if not offer_batch(
         open_study,
         "train",
-        over_training_questions(open_study, study.shown_runs(open_study)),
+        over_training_questions(open_study, study.runs(open_study)),
         "training questions",
         splits=["train"],
     ):

@@ -43,7 +43,7 @@ def ask_form(open_study: Study, set_manifest: Manifest | None) -> None:
         return
     columns = st.columns([3, 4, 1.6, 1.6], vertical_alignment="bottom")
     name = columns[0].selectbox("Judge", judges, key="ask-judge")
-    runs = [*study.shown_runs(open_study), SETTLED]
+    runs = [*study.runs(open_study), SETTLED]
     run = columns[1].selectbox("Passages of", runs, runs.index(tabs.pools(set_manifest, runs)[0]), key="ask-run")
     depth = DEPTH if run == SETTLED else columns[2].number_input("Ranks", 1, 1000, DEPTH, key="ask-depth")
     limit = columns[3].number_input(

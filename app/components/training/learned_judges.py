@@ -118,7 +118,7 @@ def learn_form(open_study: Study, set_manifest: Manifest | None, primary: bool) 
     if not who.may(open_study.labels_path, "train"):
         show(notice("Only leads can train judges."))
         return
-    manifests = study.shown_runs(open_study)
+    manifests = study.runs(open_study)
     runs = [name for name, manifest in manifests.items() if manifest.get("split") == "train"]
     if not runs:
         show(
@@ -155,7 +155,7 @@ def _last_duration(open_study: Study) -> str:
 
 def _judging_buttons(open_study: Study) -> None:
     """Show buttons with which the newest feature judge judges further runs of the retriever that it learned from."""
-    learned, manifests = feature_judges(open_study), study.shown_runs(open_study)
+    learned, manifests = feature_judges(open_study), study.runs(open_study)
     if not learned or not who.may(open_study.labels_path, "train"):
         return
     last = learned[-1]

@@ -20,7 +20,7 @@ from blindspot.backend.training_sets.training_set import training_sets
 
 def before_and_after(open_study: Study, model: str, about: dict) -> tuple[str | None, str | None]:
     """Return the runs of a dual encoder's initial model and of the trained encoder; None for a run that does not exist."""
-    runs, split = study.shown_runs(open_study), measured_split(open_study)
+    runs, split = study.runs(open_study), measured_split(open_study)
     after = trial_run_name(model, split) if split else ""
     if after not in runs:
         return None, None
@@ -75,7 +75,7 @@ def change_of_model(open_study: Study, name: str, about: dict) -> ModelChange | 
     if not before or not after:
         return None
     start = initial_encoder_name(open_study, about) or ""
-    is_start = study.shown_runs(open_study)[before].get("retriever") == start
+    is_start = study.runs(open_study)[before].get("retriever") == start
     return _change_of_runs(open_study, name, start if is_start else before, before, after)
 
 

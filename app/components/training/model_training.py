@@ -152,7 +152,7 @@ def after_training(open_study: Study, name: str, has_searched: bool) -> None:
     Args:
         has_searched: whether there is a run of a dual encoder over the questions that measure.
     """
-    runs, manifest = study.shown_runs(open_study), models_of(open_study)[name]
+    runs, manifest = study.runs(open_study), models_of(open_study)[name]
     kind = manifest.get("kind")
     if kind == "reader":
         for run in [run for run, manifest in runs.items() if manifest.get("split") == "dev"][-3:]:

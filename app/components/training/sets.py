@@ -122,9 +122,7 @@ def build_form(open_study: Study, manifests: dict[str, Manifest], set_manifest: 
     if not who.may(open_study.labels_path, "build training sets"):
         show(notice("Only leads can build training sets."))
         return
-    runs = [
-        name for name, manifest in study.shown_runs(open_study).items() if "train" in (manifest.get("split") or "train")
-    ]
+    runs = [name for name, manifest in study.runs(open_study).items() if "train" in (manifest.get("split") or "train")]
     if not runs:
         _run_over_train(open_study)
         return

@@ -13,21 +13,18 @@ from blindspot.app.components.marks import notice
 from blindspot.app.components.relations_tables import choices
 from blindspot.app.markup import Html, div, link, show, tag
 
-Tab = Literal["sets", "judges", "models", "curve"]
+Tab = Literal["sets", "judges", "models"]
 TITLES: dict[Tab, str] = {
     "sets": "Sets",
     "judges": "Automatic judges",
     "models": "Models",
-    "curve": "Learning curve",
 }
 _KNOWN = "training-sets-known"
 
 
 def current() -> Tab:
-    """Return the tab of the address. Addresses of older versions still work: `tab=set`, `view=judges`, `view=curve`
-    and `model=NAME`.
-    """
-    chosen = url.one_of("tab", get_args(Tab), url.one_of("view", ("judges", "curve"), "sets"))
+    """Return the tab of the address; `model=NAME` alone opens the models."""
+    chosen = url.one_of("tab", get_args(Tab), "sets")
     return "models" if url.value("model") and not url.value("tab") else chosen
 
 
