@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PORT ?= 8501
 ESLINT ?= 10.15.0
-WORKERS ?= 3
+WORKERS ?= 2
 
 # Tests start some hundred Python processes. Where this variable forbids compiled files, each compiles the sources again.
 test soak coverage: export PYTHONDONTWRITEBYTECODE =
@@ -12,7 +12,7 @@ test soak coverage: export PYTHONDONTWRITEBYTECODE =
 
 help:
 	@echo "make demo      install, make the demo study, open the app on http://localhost:$(PORT)"
-	@echo "make test      install, run all tests in $(WORKERS) processes (browser tests too, where there is a browser)"
+	@echo "make test      install, run all tests in $(WORKERS) processes, and browser tests in one beside them"
 	@echo "make quick     the unit tests that need no browser, model or JVM"
 	@echo "make check     format, lint and types (under a minute)"
 	@echo "make soak      the long tests, and those of numbers as on other machines"
@@ -42,7 +42,7 @@ demo: install
 	@$(BIN)/blindspot demo demo --port $(PORT) $(DEMO_OPTIONS)
 
 test: .venv/.installed-dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 20
+	$(BIN)/python -m tests.lanes $(WORKERS)
 
 quick: .venv/.installed-dev
 	$(BIN)/python -m pytest -m quick -q

@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -60,24 +61,37 @@ def pytest_ignore_collect(collection_path, config):
     return True if is_quick_run(config) and is_other else None
 
 
-# `make test` gives each of its processes one file at a time. The longest files come first, so that all processes end
-# at about the same time.
-LONGEST = (
-    "browser/test_judging", "browser/test_training", "browser/test_map", "browser/test_demo", "browser/test_rights",
-    "browser/test_journeys", "test_dual_encoder", "browser/test_accessible", "test_feature_judge",
-    "test_reader_training", "test_every_job", "test_every_retriever", "browser/test_long_words", "test_bm25", "browser/test_jobs",
-    "test_answers", "test_experiments_papers", "test_experiments", "test_store_faults",
-    "test_without_answers", "test_distillation", "test_training_jobs", "test_cross_encoder", "test_app_compare",
-    "test_audit", "test_distributed", "test_cli", "test_terminal", "test_milvus_server", "browser/test_sign_in",
-    "test_demo", "test_recipe", "test_benchmarks", "test_gpu_kit", "test_app_judges", "test_blindness", "test_app_map",
-    "test_hostile_files", "test_house",
-)  # fmt: skip
+SECONDS = "blindspot/seconds"
+"""Where pytest's cache keeps the seconds that each test file took when it last ran whole."""
+BYTES_A_SECOND = 1000  # of a test file that never ran here, about
+_seconds: Counter[str] = Counter()
+
+
+def pytest_runtest_logreport(report):
+    _seconds[report.location[0]] += report.duration
+
+
+def pytest_sessionfinish(session, exitstatus):
+    config = session.config
+    is_part = (
+        exitstatus > 1  # broken off
+        or config.option.keyword
+        or config.option.markexpr != "not slow"
+        or any("::" in each for each in config.args)
+    )
+    if hasattr(config, "cache") and not is_part and not hasattr(config, "workerinput"):
+        config.cache.set(SECONDS, config.cache.get(SECONDS, {}) | {file: round(_seconds[file], 1) for file in _seconds})
+
+
+def expected_seconds(config, path: Path) -> float:
+    last = config.cache.get(SECONDS, {}) if hasattr(config, "cache") else {}
+    return last.get(path.relative_to(ROOT.parent).as_posix(), path.stat().st_size / BYTES_A_SECOND)
 
 
 def pytest_collection_modifyitems(config, items):
-    if hasattr(config, "workerinput"):
-        places = {name: place for place, name in enumerate(LONGEST)}
-        items.sort(key=lambda item: places.get(item.path.relative_to(ROOT).with_suffix("").as_posix(), len(LONGEST)))
+    # The longest files first: each worker takes one file at a time, and so all end at about the same time.
+    expected = {path: expected_seconds(config, path) for path in {item.path for item in items}}
+    items.sort(key=lambda item: -expected[item.path])
     for item in items:
         is_long = (
             item.get_closest_marker("slow")
