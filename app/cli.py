@@ -100,7 +100,6 @@ PATH: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Share": {
         "export": ("exports:export_app", "Export parts of a study in the formats of other tools."),
-        "hub": ("hub:hub_app", "Push to the Hugging Face Hub, and pull from it."),
         "serve": (
             "serve:serve",
             "Answer live questions over HTTP, with encoders and indexes loaded once for all users.",

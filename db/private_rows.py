@@ -1,11 +1,9 @@
-"""Rows of a labels.db that concern one team on one machine: rights, links, sessions and the records of jobs."""
+"""Rows of a labels.db that concern one team on one machine: rights, links and sessions."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
-from contextlib import closing
-from pathlib import Path
 
 Rights = Mapping[str, tuple[str, str | None, str | None]]
 """Role, e-mail address and hash of the invitation, by name."""
@@ -30,16 +28,6 @@ def strip_rights(connection: sqlite3.Connection, kept_rights: Rights) -> None:
         )
     if "sign_in" in tables:
         connection.execute("DELETE FROM sign_in")
-
-
-def remove_private_rows(path: Path) -> None:
-    """Delete everybody's rights, sessions and leases, and the records of jobs, which contain host and folder names."""
-    with closing(sqlite3.connect(path)) as connection:
-        strip_rights(connection, {})
-        for table in _table_names(connection) & {"job", "lease"}:
-            connection.execute(f"DELETE FROM {table}")
-        connection.commit()
-        connection.execute("VACUUM")  # else deleted rows remain readable in free pages
 
 
 def _table_names(connection: sqlite3.Connection) -> set[str]:

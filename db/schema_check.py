@@ -42,20 +42,11 @@ def is_newest(path: Path) -> bool:
     return tuple(found) == NEWEST
 
 
-def foreign_objects(connection: sqlite3.Connection) -> list[str]:
-    """Return the differences between a labels.db and the schema of its version (additional, missing or changed
-    objects), one line each; [] if there are none.
-
-    No SQL of the file is run: only its list of objects is read. Every function that reads a file from other people
-    calls this first.
-    """
-    foreign, missing = compare_schema(connection)
-    return foreign + missing
-
-
 def compare_schema(connection: sqlite3.Connection) -> tuple[list[str], list[str]]:
-    """Return the lines of `foreign_objects` in two lists: objects because of which no SQL of the file may run, and
-    missing guards.
+    """Return the differences between a labels.db and the schema of its version, one line each: objects because of
+    which no SQL of the file may run, and missing guards.
+
+    No SQL of the file is run: only its list of objects is read.
     """
     found = _objects(connection)
     applied, problem = _applied_migrations(connection, found)

@@ -115,7 +115,6 @@ NEEDS = {
     "judge generalise mine --run theirs --study beir": "judges",
     "serve --study beir": "service",
     "mcp beir": "mcp",
-    "hub push study someone/towns --study beir": "hub",
     "import questions ir:beir/scifact/test --study beir": "ir",
     "demo fresh --no-app": "demo",
 }

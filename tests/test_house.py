@@ -39,7 +39,7 @@ HEAVY = (
 LAYERS = (
     "progress", "text", "core", "data", "retrieval", "evaluation", "interventions", "judging", "judges", "training_sets", "training",
     "checking",
-    "reports", "reader", "maps", "recipes", "experiments", "demo", "upkeep", "hub", "service",
+    "reports", "reader", "maps", "recipes", "experiments", "demo", "upkeep", "service",
 )  # fmt: skip
 BESIDE = {"reader": {"maps"}, "maps": {"reader"}}  # same height: neither imports the other
 

@@ -1,4 +1,4 @@
-"""The reranker away from its study: the same order as in it, an empty environment, the Hub, bad input in one line."""
+"""The reranker away from its study: the same order as in it, an empty environment, bad input in one line."""
 
 import json
 import os
@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 
 import blindspot
-from blindspot.backend.hub.pushing import plan_push, push
-from blindspot.backend.hub.repository import HubRepository
 from blindspot.backend.judges.feature_judge import FeatureJudge, learn_judge
 from blindspot.backend.judges.gold_measuring import measure_on_gold
 from blindspot.backend.judges.lists import lists_of
@@ -19,7 +17,6 @@ from blindspot.backend.retrieval import bm25
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.errors import BadInput, Missing, Refused
 from tests.studies import births, make_study, people
-from tests.test_hub import hub  # noqa: F401  # a fixture
 
 MOST_MEGABYTES = 50
 
@@ -91,14 +88,6 @@ def test_it_works_where_there_is_no_study(study, tmp_path):
     assert [each["corpus_id"] for each in found] == [0, 1] and heavy == []
 
 
-def test_it_loads_from_the_hub(hub, study):  # noqa: F811
-    with plan_push(study, "judge", "judge") as plan:
-        push(plan, HubRepository("ada/ranker", "judge"))
-    question, passages, scores, _ = candidates(study, 1)
-    there, here = (blindspot.Reranker.load(source) for source in ("ada/ranker", study.path("models", "judge")))
-    assert there.rank(question, passages, scores=scores) == here.rank(question, passages, scores=scores)
-
-
 def test_its_quality_by_gold_is_what_a_reranked_run_has(study):
     from sklearn.metrics import roc_auc_score
 
@@ -123,10 +112,9 @@ def test_its_quality_by_gold_is_what_a_reranked_run_has(study):
 
 
 def test_bad_input_is_one_line(study, tmp_path):
-    with pytest.raises(Missing, match="no folder .*or a repository on the Hub"):
-        blindspot.Reranker.load(tmp_path / "nowhere")
-    with pytest.raises(Missing, match="holds no judge of 'blindspot judge learn'"):
-        blindspot.Reranker.load(tmp_path)
+    for folder in (tmp_path / "nowhere", tmp_path):
+        with pytest.raises(Missing, match="holds no judge of 'blindspot judge learn'"):
+            blindspot.Reranker.load(folder)
     reranker = blindspot.Reranker.load(study.path("models", "judge"))
     with pytest.raises(BadInput, match="passage 1 must be a text"):
         reranker.rank("Who?", ["a text", 3])

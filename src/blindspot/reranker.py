@@ -1,12 +1,9 @@
-"""A learned reranker that works without a study: it loads a folder or a repository on the Hub and ranks passages for a
-question.
-"""
+"""A learned reranker that works without a study: it loads a folder and ranks passages for a question."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 import numpy as np
@@ -18,8 +15,6 @@ from blindspot.backend.judges.features import FIRST_WORDS, WordWeights, list_fea
 from blindspot.db.errors import BadInput, Missing
 from blindspot.db.records import Passage
 
-FILES = "files"  # where a repository on the Hub holds the judge
-
 
 class Reranker:
     """A judge made by `blindspot judge learn`, for questions and passages from anywhere."""
@@ -30,27 +25,11 @@ class Reranker:
 
     @classmethod
     def load(cls, source: str | Path) -> Self:
-        """Open a judge: `models/NAME` of a study, a copy of that folder, or a repository on the Hub such as "ada/ranker".
+        """Open a judge: `models/NAME` of a study, or a copy of that folder.
 
-        Raises Missing if there is no such judge, BadInput for a damaged one, and the errors of the Hub.
+        Raises Missing if there is no such judge, and BadInput for a damaged one.
         """
         folder = Path(source).expanduser()
-        if folder.is_dir():
-            return cls._open(folder / FILES if (folder / FILES / ABOUT).is_file() else folder)
-        if str(source).count("/") != 1 or str(source).startswith((".", "/", "~")):
-            raise Missing(
-                f"there is no folder {str(source)!r}; name one, or a repository on the Hub such as ada/ranker"
-            )
-        from blindspot.backend.hub.pulling import download_files
-        from blindspot.backend.hub.pushing import MODEL_SUFFIXES
-        from blindspot.backend.hub.repository import HubRepository
-
-        with TemporaryDirectory(prefix="blindspot-reranker-") as place:
-            download_files(HubRepository(str(source), "judge"), Path(place), MODEL_SUFFIXES)
-            return cls._open(Path(place) / FILES)
-
-    @classmethod
-    def _open(cls, folder: Path) -> Self:
         path = folder / ABOUT
         about = read_json(path) if path.is_file() else {}
         if not isinstance(about, dict) or about.get("kind") != KIND:
