@@ -104,10 +104,6 @@ PATH: dict[str, dict[str, tuple[str, str]]] = {
             "serve:serve",
             "Answer live questions over HTTP, with encoders and indexes loaded once for all users.",
         ),
-        "mcp": (
-            "serve:mcp",
-            "Serve the study to language-model agents (Model Context Protocol) over standard input and output.",
-        ),
         "consent": ("consent:consent_app", "Allow texts of a study to go to a server, or take that back."),
     },
     "Keep": {

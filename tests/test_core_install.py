@@ -114,7 +114,6 @@ NEEDS = {
     "index dense --study beir": "dense",
     "judge generalise mine --run theirs --study beir": "judges",
     "serve --study beir": "service",
-    "mcp beir": "mcp",
     "import questions ir:beir/scifact/test --study beir": "ir",
     "demo fresh --no-app": "demo",
 }

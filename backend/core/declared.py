@@ -190,7 +190,7 @@ def named_settings(cls: type, parameter: str = "settings") -> Callable[[Callable
     """Decorate a function so that callers pass the settings of a class as separate keyword arguments.
 
     The function itself receives one instance of the class, as its argument `parameter`. The decorated signature lists
-    every setting, so records of jobs, HTTP routes and agents' tools can use the names. Raises BadInput for an invalid
+    every setting, so records of jobs can use the names. Raises BadInput for an invalid
     value.
     """
 

@@ -46,7 +46,6 @@ EXTRAS = {
     "ir": Extra("a dataset of ir_datasets needs", ("ir_datasets",)),
     "lora": Extra("LoRA needs", ("peft",)),
     "maps": Extra("maps need", ("umap", "openTSNE"), ("judges",)),
-    "mcp": Extra("the server for agents needs", ("mcp",)),
     "milvus": Extra("Milvus needs", ("pymilvus",)),
     "oidc": Extra("signing in with OpenID Connect needs", ("authlib",)),
     "openvino": Extra("OpenVINO needs", ("openvino",)),

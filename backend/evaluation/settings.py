@@ -1,5 +1,4 @@
-"""The options of a report, of a comparison and of a count of causes, declared once for commands, pages, HTTP and
-agents.
+"""The options of a report, of a comparison and of a count of causes, declared once for commands and pages.
 
 They are in a separate module because a command's help reads them and should not import numpy.
 """

