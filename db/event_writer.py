@@ -15,7 +15,6 @@ from blindspot.db.events import (
     COLUMNS,
     INSERT,
     LABELLING,
-    MACHINE,
     Choice,
     EventRow,
     LabelEvent,
@@ -24,7 +23,6 @@ from blindspot.db.events import (
     rows_where,
 )
 from blindspot.db.leases import batch_number, extend_lease, reopen
-from blindspot.db.names import check_display_name
 from blindspot.db.people import Person, person, refusal
 
 Passages = Callable[[Iterable[str]], Mapping[str, Any]]
@@ -79,36 +77,6 @@ def write_label_event(
         _reopen_after_undo(connection, rows[0], now)
     else:
         rows = _label_rows(connection, annotating, event, passages, now)
-    connection.executemany(INSERT, map(astuple, rows))
-    return Receipt(event.id, "stored")
-
-
-def write_machine_labels(
-    connection: sqlite3.Connection, machine: str, event: LabelEvent, passages: Passages | None, now: float
-) -> Receipt:
-    """Store the labels that a machine gave the passages of one question: all rows or none. An unknown machine annotator
-    is added.
-
-    Raises:
-        BadInput: The name of the machine is not allowed.
-        Missing: The event names something that does not exist.
-        Refused: The event is not a label outside batches, the annotator is a person or is paused, or the id was used
-            for another event.
-    """
-    if event.kind != "label" or event.batch is not None:
-        raise Refused("a machine gives labels outside batches, and nothing else")
-    if _is_stored(connection, machine, event):
-        return Receipt(event.id, "known")
-    check_display_name(machine, "machine's")
-    connection.execute(
-        "INSERT OR IGNORE INTO annotator (name, role, made, kind) VALUES (?, 'annotator', ?, 'machine')", (machine, now)
-    )
-    annotating = person(connection, machine)
-    if annotating.kind != "machine":
-        raise Refused(f"{machine} is a person; name another annotator for a machine's labels")
-    _refuse_unknown_question(connection, event)
-    event = replace(event, blind=False, guideline_version=MACHINE)
-    rows = _label_rows(connection, annotating, event, passages, now)
     connection.executemany(INSERT, map(astuple, rows))
     return Receipt(event.id, "stored")
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from blindspot.db.connection import AMONG, DatabaseUnavailable, PerThread, T, read_records, store_transaction
 from blindspot.db.errors import BlindspotError, Refused
-from blindspot.db.event_writer import Passages, write_label_event, write_machine_labels, write_queue_event
+from blindspot.db.event_writer import Passages, write_label_event, write_queue_event
 from blindspot.db.events import (
     INSERT,
     MACHINE,
@@ -69,23 +69,6 @@ class Labels(PerThread):
         validate(event)
         with store_transaction(self) as connection:
             return write_label_event(connection, annotator, event, self._passages, self._clock())
-
-    def add_by_machine(self, machine: str, events: Sequence[LabelEvent]) -> list[Receipt]:
-        """Store labels that a machine gave, all or none. They count for no consensus and no agreement of people.
-
-        A machine annotator with an unknown name is added. An event whose id the store already has is "known" and is not
-        stored again.
-
-        Raises:
-            BadInput: An event or the name makes no sense.
-            Missing: An event names something that does not exist.
-            Refused: The annotator is a person or is paused, or an id was used for another event.
-            NotSaved: The database cannot be written.
-        """
-        for event in events:
-            validate(event)
-        with store_transaction(self) as connection:
-            return [write_machine_labels(connection, machine, event, self._passages, self._clock()) for event in events]
 
     def add_all(self, annotator: str, outbox: Sequence[OutboxEntry], guideline_version: str = "0") -> list[Receipt]:
         """Store the outbox of a browser, in order, in one transaction. A refused event does not stop the others.
@@ -238,24 +221,14 @@ class Labels(PerThread):
 
     def machine_labels(self, annotator: str) -> dict[tuple[str, str], Label]:
         """Return the last label that a machine annotator gave each pair, by question and passage."""
-        rows, _ = self.machine_label_page(annotator, 0, -1)
-        return {(question, passage): label for question, passage, label in rows}
-
-    def machine_label_page(self, annotator: str, offset: int, limit: int) -> tuple[list[tuple[str, str, Label]], int]:
-        """Return one page of `machine_labels` as (question, passage, label), in that order, and the total number. A
-        limit of -1 returns them all.
-        """
-        last = (
-            "(SELECT question, passage, label, row_number() OVER (PARTITION BY question, passage ORDER BY number DESC) "
-            "AS nth FROM live_event WHERE kind = 'label' AND practice = 0 AND annotator = (SELECT name FROM annotator "
-            "WHERE name = ? AND kind = 'machine')) WHERE nth = 1"
-        )
-        total = self.connection.execute(f"SELECT count(*) FROM {last}", (annotator,)).fetchone()[0]
         rows = self.connection.execute(
-            f"SELECT question, passage, label FROM {last} ORDER BY question, passage LIMIT ? OFFSET ?",
-            (annotator, limit, offset),
+            "SELECT question, passage, label FROM (SELECT question, passage, label, row_number() OVER (PARTITION BY "
+            "question, passage ORDER BY number DESC) AS nth FROM live_event WHERE kind = 'label' AND practice = 0 AND "
+            "annotator = (SELECT name FROM annotator WHERE name = ? AND kind = 'machine')) WHERE nth = 1 ORDER BY "
+            "question, passage",
+            (annotator,),
         )
-        return rows.fetchall(), int(total)
+        return {(question, passage): label for question, passage, label in rows}
 
     def bad_questions(self) -> dict[str, list[str]]:
         """Return the questions that annotators marked as bad, with those annotators."""

@@ -1,4 +1,4 @@
-"""A service on a real port in this process, asked by httpx2."""
+"""A service on a real port in this process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import httpx2
 import uvicorn
 
 from blindspot.backend.core.study import Study
@@ -35,9 +34,3 @@ def served(study: Study, token: str | None = None, **options) -> Iterator[str]:
         finally:
             server.should_exit = True
             thread.join(10)
-
-
-def client(url: str, person: str | None = None, token: str | None = None) -> httpx2.Client:
-    """Return a client that sends a person's name or a token with each request."""
-    headers = {"Blindspot-Person": person} if person else {}
-    return httpx2.Client(base_url=url, headers=headers | ({"Authorization": f"Bearer {token}"} if token else {}))

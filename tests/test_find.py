@@ -27,7 +27,6 @@ from blindspot.db.questions import Questions
 from blindspot.db.queue import Candidate, Item, Queue
 from blindspot.db.records import Hits, Passage, Question
 from tests.app_pages import HOSTILE, Page, hand_made_study
-from tests.http_service import client, served
 from tests.studies import make_study
 
 
@@ -218,13 +217,7 @@ def test_notes_are_found_newest_first_without_undone_ones(study):
     assert [each.title for each in find(study, "date", "notes", annotator="ann").results] == ["ann"]
 
 
-def test_over_http_and_in_the_app_an_annotator_finds_their_own_notes(study):
-    with served(study) as url, client(url, "ann") as ann, client(url, "lea") as lea:
-        found = [
-            [each["title"] for each in asked.get("/v1/find?words=date&place=notes").json()["items"]]
-            for asked in (ann, lea)
-        ]
-    assert found == [["ann"], ["ben", "ben", "ann"]]
+def test_in_the_app_an_annotator_finds_their_own_notes(study):
     own = Page(study.folder, "find", "ann", words="date", place="notes")
     assert "ann on the question of question q0" in own.text and "ben" not in own.part("<ol.*?</ol>")[0]
     everybody = Page(study.folder, "find", "lea", words="date", place="notes")

@@ -20,23 +20,31 @@ def find(
 ) -> None:
     """Find words in passages (by BM25 if it is indexed), questions or the notes of annotators."""
     from blindspot.backend.retrieval.full_text import PLACES
-    from blindspot.backend.service.caller import KEEPER
-    from blindspot.backend.service.reading import find as found_in
+    from blindspot.backend.retrieval.full_text import find as found_in
 
     chosen = next((each for each in PLACES if each == place), None)
     if chosen is None:
         raise typer.BadParameter(f"--in must be one of {', '.join(PLACES)}")
-    result = found_in(open_study(study), KEEPER, words, chosen, limit)
+    result = found_in(open_study(study), words, chosen, limit)
     if json:
-        print_json(result)
+        items = [
+            {
+                "id": each.id,
+                "title": each.title,
+                "passage": each.passage,
+                "excerpt": [{"text": text, "found": kind == "word"} for text, kind in each.excerpt],
+            }
+            for each in result.results
+        ]
+        print_json({"place": place, "how": result.method_note, "more": result.has_more, "items": items})
         return
     from rich.text import Text
 
     from blindspot.app.console import Terminal
 
     terminal = Terminal()
-    for each in result["items"]:
-        terminal.print(Text.assemble((each["id"], "bold"), f"  {each['title']}" if each["title"] else ""))
-        pieces = [(piece["text"], "reverse" if piece["found"] else "") for piece in each["excerpt"]]
+    for each in result.results:
+        terminal.print(Text.assemble((each.id, "bold"), f"  {each.title}" if each.title else ""))
+        pieces = [(text, "reverse" if kind == "word" else "") for text, kind in each.excerpt]
         terminal.print(Text.assemble("  ", *pieces))
-    print(result["how"] + (" There are more; give --limit." if result["more"] else ""))
+    print(result.method_note + (" There are more; give --limit." if result.has_more else ""))

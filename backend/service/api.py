@@ -2,46 +2,50 @@
 
 from __future__ import annotations
 
+import asyncio
+import hmac
 import logging
-import re
 import threading
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
-from fastapi import APIRouter, FastAPI, HTTPException, Request
+from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from blindspot.backend.service.batching import BatchedHits, Busy
 from blindspot.backend.service.guard import (
-    MAX_UPLOAD,
     REQUESTS_AT_ONCE,
     REQUESTS_PER_SECOND,
-    UPLOADS,
     Guard,
     Hosts,
     RequestRate,
+    TokenGuesses,
 )
 from blindspot.backend.service.service import Service
-from blindspot.backend.service.v1 import answers
-from blindspot.backend.service.v1.callers import Asking, CallerOf
-from blindspot.backend.service.v1.requests import LiveRequest
-from blindspot.backend.service.v1.routes import Version1, add_version_1
-from blindspot.db.connection import NotSaved
-from blindspot.db.errors import BadInput, BlindspotError, Forbidden, Missing, Refused
+from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 
-MAX_K = 2048
+MAX_QUESTIONS, MAX_K = 64, 2048
 TIME_LIMIT = 30.0  # seconds
 
 
-class SearchRequest(LiveRequest):
+class SearchRequest(BaseModel):
     """Questions for one retriever."""
 
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"example": {"retriever": "bm25", "questions": ["Where was Arve Furset born?"], "k": 10}},
+    )
+    retriever: Annotated[str, Field(max_length=80, description="Name of a retriever, from /retrievers.")]
+    questions: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]],
+        Field(min_length=1, max_length=MAX_QUESTIONS),
+    ]
     k: Annotated[int, Field(ge=1, le=MAX_K, description="Number of passages per question.")] = 100
     corpus: Annotated[
         str | None,
@@ -96,10 +100,10 @@ class Error(BaseModel):
     error: str
 
 
-ERRORS = {400: "bad request", 401: "a token is missing or wrong", 404: "it does not exist, such as an unknown run, question, passage or retriever",
-          403: "your role does not allow it, or a page of another site sent the request", 409: "the passage collection or an index differs from the one you named", 413: "the request is too large",
-          422: "a field is missing, wrong or beyond its limit", 429: "too many requests; ask again in a moment",
-          504: "no answer within the time limit"}  # fmt: skip
+ERRORS = {400: "bad request", 401: "the token is missing or wrong", 403: "a page of another site sent the request",
+          404: "an unknown retriever", 409: "the passage collection or an index differs from the one you named",
+          413: "the request is too large", 422: "a field is missing, wrong or beyond its limit",
+          429: "too many requests; ask again in a moment", 504: "no answer within the time limit"}  # fmt: skip
 
 
 def make_api(
@@ -125,53 +129,60 @@ def make_api(
         docs_url=None,  # FastAPI's pages load scripts of other sites
         redoc_url=None,
         lifespan=lifespan,
-        description=(
-            "One study: retrieval over its passages, and under /v1 its questions, runs, labels and jobs. /search names "
-            "passages by their row in the collection, /v1 by their id."
-        ),
+        description="Retrieval over the passages of one study, which are named by their row in the collection.",
     )
     _answer_errors_in_one_line(api)
     hosts = hosts or Hosts("localhost")
     rate = None if hosts.is_local else RequestRate(REQUESTS_AT_ONCE, REQUESTS_PER_SECOND)
-    api.add_middleware(Guard, hosts=hosts, rate=rate, uploads=(UPLOADS, MAX_UPLOAD))
-    api.state.caller_of = CallerOf(service.study, token, hosts.is_local)
-    version = Version1(service, time_limit)
-    _add_search(api, version)
-    _add_descriptions(api, service, shows_failures=token is None)
-    router = APIRouter(prefix="/v1", responses=_with_documentation(400, 401, 403, 404, 413, 422, 429))
-    add_version_1(router, version)
-    api.include_router(router)
-    _add_examples(api, router)
+    api.add_middleware(Guard, hosts=hosts, rate=rate)
+    needs_token = [Depends(_token_check(token))]
+    _add_search(api, service, time_limit, needs_token)
+    _add_descriptions(api, service, needs_token, shows_failures=token is None)
     return api
 
 
-def _add_examples(api: FastAPI, router: APIRouter) -> None:
-    """Add an example of each response of version 1 to the OpenAPI schema."""
-    schemas = api.openapi()["components"]["schemas"]
-    for model in (getattr(route, "response_model", None) for route in router.routes):
-        name = re.sub(r"\W", "_", getattr(model, "__name__", ""))  # OpenAPI calls Items[RunAnswer] Items_RunAnswer_
-        if name in schemas:
-            schemas[name]["example"] = answers.example_of(model)
+def _token_check(token: str | None) -> Callable[[Request], None]:
+    """Return the FastAPI dependency that refuses requests without the token, and slows down addresses that guess it."""
+    guesses = TokenGuesses()
+
+    def check(request: Request) -> None:
+        scheme, _, sent = request.headers.get("authorization", "").partition(" ")
+        is_right = token is None or (
+            scheme.lower() == "bearer" and hmac.compare_digest(sent.strip().encode(), token.encode())
+        )
+        if not is_right:
+            address = request.client.host if request.client else ""
+            raise HTTPException(
+                *guesses.refusal(address, "send 'Authorization: Bearer TOKEN' with the token of the service")
+            )
+
+    return check
 
 
-def _add_search(api: FastAPI, version: Version1) -> None:
+def _add_search(api: FastAPI, service: Service, time_limit: float, needs_token: list[Any]) -> None:
     @api.post(
         "/search",
         response_model=SearchAnswer,
+        dependencies=needs_token,
         responses=_with_documentation(400, 401, 403, 404, 409, 413, 422, 429, 504),
     )
-    async def search(caller: Asking, asked: SearchRequest) -> JSONResponse:
-        """Return the k best passages of each question. A person gets none that would show what they still have to
-        judge.
-        """
-        started, digest = time.monotonic(), version.study.corpus.digest
+    async def search(asked: SearchRequest) -> JSONResponse:
+        """Return the k best passages of each question."""
+        started, digest = time.monotonic(), service.study.corpus.digest
         if asked.corpus not in (None, digest):
             raise HTTPException(
                 409,
                 "the service has another passage collection than your study; start the service with a copy "
                 "of the same study",
             )
-        hits = await version.search(caller, asked.retriever, asked.questions, asked.k)
+        found = asyncio.wrap_future(service.submit_search(asked.retriever, asked.questions, asked.k))
+        try:
+            hits = await asyncio.wait_for(found, time_limit)
+        except TimeoutError:
+            line = f"{asked.retriever} did not answer within {time_limit:g} s; ask again in a moment"
+            raise HTTPException(504, line) from None
+        except asyncio.CancelledError:
+            raise HTTPException(503, "the service is closing") from None
         known = asked.indexes or {}
         if differing := [name for name in known if hits.indexes.get(name, known[name]) != known[name]]:
             raise HTTPException(
@@ -180,15 +191,20 @@ def _add_search(api: FastAPI, version: Version1) -> None:
                 "use the hash from /retrievers",
             )
         seconds = time.monotonic() - started
-        version.service.metrics.answer_seconds.labels(asked.retriever).observe(seconds)
+        service.metrics.answer_seconds.labels(asked.retriever).observe(seconds)
         return JSONResponse(_search_answer(asked, hits, digest, seconds))
 
 
-def _add_descriptions(api: FastAPI, service: Service, shows_failures: bool) -> None:
+def _add_descriptions(api: FastAPI, service: Service, needs_token: list[Any], shows_failures: bool) -> None:
     """Add the routes that describe the service: retrievers, metrics, health."""
 
-    @api.get("/retrievers", response_model=RetrieversAnswer, responses=_with_documentation(401, 404))
-    def retrievers(_: Asking) -> dict:
+    @api.get(
+        "/retrievers",
+        response_model=RetrieversAnswer,
+        dependencies=needs_token,
+        responses=_with_documentation(401, 404),
+    )
+    def retrievers() -> dict:
         """List the retrievers that can answer, with the indexes that they search."""
         corpus = service.study.corpus
         return {
@@ -198,11 +214,14 @@ def _add_descriptions(api: FastAPI, service: Service, shows_failures: bool) -> N
             "retrievers": service.retrievers(),
         }
 
-    @api.get("/metrics", response_class=PlainTextResponse, responses=_with_documentation(401, 403))
-    def metrics(caller: Asking) -> PlainTextResponse:
+    @api.get(
+        "/metrics",
+        response_class=PlainTextResponse,
+        dependencies=needs_token,
+        responses=_with_documentation(401),
+    )
+    def metrics() -> PlainTextResponse:
         """Counters and times in Prometheus' text format."""
-        if caller.kind == "person":
-            raise Forbidden("a person's token does not show the metrics; send the token of the service")
         return PlainTextResponse(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     @api.get("/health", response_model=Health, responses={503: {"model": Health, "description": "starting"}})
@@ -237,7 +256,7 @@ def _search_answer(request: SearchRequest, batch_hits: BatchedHits, digest: str,
 
 
 def _http_status(error: BlindspotError) -> int:
-    statuses = {Missing: 404, Forbidden: 403, NotSaved: 503, BadInput: 400, Refused: 400}
+    statuses = {Missing: 404, BadInput: 400, Refused: 400}
     return next((status for kind, status in statuses.items() if isinstance(error, kind)), 500)
 
 

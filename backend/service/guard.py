@@ -26,9 +26,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from blindspot.db.errors import Refused
 
 MAX_BODY = 1 << 20  # bytes
-MAX_UPLOAD = 64 << 20  # bytes of an uploaded run
-UPLOADS = "/v1/runs/"
-"""Beginning of the paths at which a client can send a run with PUT."""
 SECONDS_TO_SEND_REQUEST = 15.0  # headers and body
 SECONDS_TO_READ_ANSWER = 30.0  # seconds in which the client reads no byte of a waiting answer
 UNFINISHED_REQUESTS = 128  # connections with an incomplete request; beyond this limit the oldest is closed
