@@ -53,9 +53,8 @@ EXPERIMENTS = {
     "interference": ExperimentDescription("EntityQuestions", "Table 3", "How does training on one relation change the accuracy on all other questions?", "trains retrievers; needs two question sets", reports="place of birth alone takes 17.3 points from Natural Questions (80.1 to 62.8)"),
     "specialised": ExperimentDescription("EntityQuestions", "Tables 4 and 8", "How accurate are question encoders by relation over one fixed index?", "trains question encoders; needs questions with relations", reports="68.4 on average, BM25 71.2 (Success@20)"),
     "embedding-spread": ExperimentDescription("EntityQuestions", "Figure 2", "Are a relation's passages crowded before training on the relation, and spread out after?", "trains retrievers; needs questions with relations", reports="crowded before, further apart after"),
-    "probes": ExperimentDescription("ColDeR", "ACL 2025", "Does an encoder prefer passages with early, short, literal or repeated words to passages that state the fact?", "trains nothing; needs gold passages"),
 }  # fmt: skip
-WITHOUT_TRAINING = ("relations", "buckets", "retrieval", "hybrid", "tune-bm25", "blocks", "probes")
+WITHOUT_TRAINING = ("relations", "buckets", "retrieval", "hybrid", "tune-bm25", "blocks")
 """The experiments that train nothing, those that search least first."""
 
 
