@@ -54,12 +54,6 @@ PATH: dict[str, dict[str, tuple[str, str]]] = {
             "Count the causes of one run's misses, or of two runs': near-namesakes, other words, rare subjects "
             "and others.",
         ),
-        "why": (
-            "why:why",
-            "Explain a run's misses by intervention: edit the gold passage or the question, search again, and "
-            "name the edits that bring the gold passage into the top k and do less for passages without the "
-            "answer (placebos).",
-        ),
         "map": ("map:map_app", "Make maps of the embedding space, list them, print their numbers."),
         "find": (
             "find:find",

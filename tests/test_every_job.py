@@ -19,7 +19,6 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.data.importing import importer, qrels, runs, triples
 from blindspot.backend.data.importing.uploads import store_upload
 from blindspot.backend.experiments.running import run_experiment
-from blindspot.backend.interventions.batch import explain_misses
 from blindspot.backend.judges.feature_judge import judge_run, learn_judge, trainable_questions
 from blindspot.backend.judges.imported import import_judgements
 from blindspot.backend.judges.judge import JUDGES
@@ -190,7 +189,6 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     assert submit(retrieve, "bm25", k=10, split="train", name="mined") == {"name": "mined"}
     submit(retrieve, "bm25", k=10, split="dev", name="dev")
     submit(retrieve, "dense", encoder="tiny", k=10, split="dev", name="dense", device="cpu")
-    assert submit(explain_misses, "dense", k=1, limit=2, device="cpu")["explained"] == 2
     submit(make, name="map", encoder="tiny", run="dev", passages=["gold", "random"], neighbours=5, cluster_count=2)
     assert submit(make_batch, "batch", ["mined"], size=5, by="ann")["name"] == "batch"
     assert submit(build, "clean", ["mined"]) == {"name": "clean"}

@@ -37,7 +37,7 @@ HEAVY = (
 # The packages of backend/ and the module progress, lowest first: each may import those before it. CONTRIBUTING.md
 # explains what each is for.
 LAYERS = (
-    "progress", "text", "core", "data", "retrieval", "evaluation", "interventions", "judging", "judges", "training_sets", "training",
+    "progress", "text", "core", "data", "retrieval", "evaluation", "judging", "judges", "training_sets", "training",
     "checking",
     "reports", "reader", "maps", "recipes", "experiments", "demo", "upkeep", "service",
 )  # fmt: skip

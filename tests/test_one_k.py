@@ -10,7 +10,6 @@ from blindspot.app.cli import app
 from blindspot.backend.demo.making import RUNS
 from blindspot.backend.demo.steps import BEFORE
 from blindspot.backend.evaluation.settings import HEADLINE_K
-from blindspot.backend.interventions.table import notes
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
@@ -67,9 +66,8 @@ def test_every_page_and_command_opens_at_the_headlines_k(small_demo, pages, comp
     assert compared["k"] == HEADLINE_K
     assert json.loads(printed(small_demo, "misses", A, B, "--json"))["k"] == HEADLINE_K
     assert json.loads(printed(small_demo, "compare", A, B, "--find-slices", "--json"))["k"] == HEADLINE_K
-    for command in ("why", "misses"):
-        said = " ".join(CliRunner().invoke(app, [command, "--help"]).output.split())
-        assert f"default {HEADLINE_K}" in said, said
+    said = " ".join(CliRunner().invoke(app, ["misses", "--help"]).output.split())
+    assert f"default {HEADLINE_K}" in said, said
 
 
 def test_the_difference_and_the_questions_are_the_same_on_all_pages(pages, compared):
@@ -106,7 +104,7 @@ def test_success_of_each_run_is_the_same_on_every_page_and_command(small_demo, r
         assert rows("relations", "all questions").startswith(f"all questions {n:,} ({report[name]['units']:,} facts)")
 
 
-def test_misses_are_those_of_compare_and_why_says_which_it_counts(small_demo, pages):
+def test_misses_are_those_of_compare(small_demo, pages):
     cells = {
         name: int(re.search(rf"([\d,]+) [\d.]+% {name}", pages["compare"]).group(1).replace(",", ""))
         for name in ("only A finds", "only B finds", "neither finds")
@@ -114,9 +112,6 @@ def test_misses_are_those_of_compare_and_why_says_which_it_counts(small_demo, pa
     runs = {each["run"]: each for each in json.loads(printed(small_demo, "misses", A, B, "--json"))["runs"]}
     assert runs[A]["misses"] == cells["only B finds"] + cells["neither finds"]
     assert runs[B]["misses"] == cells["only A finds"] + cells["neither finds"]
-    assert notes({"run": B, "where": "", "found_by": None, "missed": 3, "explained": 3, "k": 5})[0].endswith(
-        "`misses` and Compare count by answers, unless they are told to count by gold."
-    )
 
 
 def test_labels_are_counted_alike_on_every_page(small_demo, tmp_path):

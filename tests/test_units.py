@@ -145,15 +145,6 @@ def test_the_setting_is_declared_once(twice):
     assert Study.open(twice.folder).settings.unit == "fact"  # of a study of an older version
 
 
-def test_the_causes_of_misses_say_their_unit():
-    from blindspot.backend.interventions.table import notes
-
-    result = {"where": "", "found_by": None, "explained": 4, "missed": 9, "seed": 0, "run": "a", "k": 5}
-    assert notes(result)[0].startswith("n = 4 questions: 4 of 9 misses")
-    by_fact = {**result, "units": [0, 0, 1, 2], "unit": "fact"}
-    assert notes(by_fact)[0].startswith("n = 4 questions about 3 facts: 4 of 9 misses")
-
-
 def test_every_n_that_is_printed_says_of_what():
     """`n = {number}` without a noun after it; ns of experiments count the items of their measure."""
     bare = re.compile(r"\bn ?= ?\{[^{}]*\}(?! (passages|questions|pairs|of))")

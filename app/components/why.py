@@ -56,14 +56,12 @@ def why_section(
     runs: Sequence[str],
     rule: str = "dpr",
     causes: Causes = _no_causes,
-    edits: Callable[[], Html] = Html,
 ) -> Html:
     """Show the panel if the address has `why=1`. Otherwise show one sentence, the causes, and a link, because reading
     the vectors takes a moment.
 
     Args:
         causes: what the rules of causes say of the question, shown after the conclusion.
-        edits: what edits of the gold passage and the question change, shown last.
     """
     import streamlit as st
 
@@ -74,15 +72,11 @@ def why_section(
         explanation = explain_question(study, question, [held.run(study, run) for run in runs], rule, neighbours=0)
         sentence = summary_sentence(explanation)
         return div(tag("p", sentence) if sentence else "", causes(None, reason(explanation)[0]), more, cls="why-short")
-    close = link(
-        "Close", url.href(url.QUESTION, {**parameters, "why": None, "edits": None}), cls="quiet", data_focus="why"
-    )
+    close = link("Close", url.href(url.QUESTION, {**parameters, "why": None}), cls="quiet", data_focus="why")
     explanation = explain_question(study, question, runs, rule, NEIGHBOURS)
     told = reason(explanation)[0]
     head = div(tag("h2", f"Why {told} missed this" if told else "Why did a run miss this?"), close, cls="list-head")
-    return join(
-        style_sheet("analysis.css"), div(head, why_panel(explanation, runs, causes, rule), edits(), cls="panel why")
-    )
+    return join(style_sheet("analysis.css"), div(head, why_panel(explanation, runs, causes, rule), cls="panel why"))
 
 
 def why_panel(

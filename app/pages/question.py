@@ -10,7 +10,6 @@ import numpy as np
 import streamlit as st
 
 from blindspot.app import hidden_questions, selection, study, url, who
-from blindspot.app.components.edits import edits_part
 from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.explanation import explanation_section
 from blindspot.app.components.hit_lists import HitList, answers_in_both, rows_to_show, side_by_side
@@ -220,9 +219,7 @@ def _miss_reasons(open_study: Study, comparison: Comparison, question: Question,
     if all(is_of_file(study.runs(open_study)[name]) for name in runs):  # no retriever missed anything
         return Html("")
     causes = partial(causes_of_question, comparison, question.id, k)
-    return why_section(
-        open_study, question, runs, rule, causes, partial(edits_part, open_study, question, runs, k, rule)
-    )
+    return why_section(open_study, question, runs, rule, causes)
 
 
 def _ask_as_own(question: Question) -> dict[str, str]:

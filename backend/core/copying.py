@@ -21,7 +21,7 @@ ATTEMPTS = 5
 SECONDS_TO_REPLACE = 0.02  # between two looks at a part that is being replaced
 REPLACED = re.compile(r"^\.(.+)\.(?:building|old)$")
 _SKIPPED = {"jobs", "cache", "labels.db", "labels.db-wal", "labels.db-shm", "labels.db-journal"}
-_PART_FOLDERS = {"indexes", "runs", "training_sets", "models", "maps", "interventions"}
+_PART_FOLDERS = {"indexes", "runs", "training_sets", "models", "maps"}
 
 
 @dataclass(frozen=True, slots=True)

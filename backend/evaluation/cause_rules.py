@@ -1,6 +1,5 @@
 """Apply the rules of `blindspot.backend.evaluation.causes` to the questions that a run misses, for the command `misses`.
-(The causes and edits of the command `why` are in `backend/interventions/edits.py`; which title counts as a similar
-name is `near_namesake` in `miss_facts.py`.)
+(Which title counts as a similar name is `near_namesake` in `miss_facts.py`.)
 
 Each rule reads its data for all misses together. Each passage is read once, and so are labels, scores and training
 questions.

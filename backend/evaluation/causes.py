@@ -1,8 +1,7 @@
 """The causes of misses. Each cause has a measurable rule with thresholds.
 
 A cause is a property of a missed question that its rule detected. It does not prove why the encoder missed the
-question. A miss may have several causes, or none. The command `why` finds causes by editing passages instead:
-backend/interventions/edits.py.
+question. A miss may have several causes, or none.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Facts about one missed question, as the page Question shows them: the gold passage, the top-ranked passage ("winner"),
-and the words they share with the question. (What the command `why` edits is in `backend/interventions/edits.py`.)
+and the words they share with the question.
 """
 
 from __future__ import annotations

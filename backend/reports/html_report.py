@@ -32,7 +32,6 @@ from blindspot.backend.evaluation.saved_slices import saved_slices
 from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.evaluation.slice_report import find_in_runs
 from blindspot.backend.reports.examples import example_parts
-from blindspot.backend.reports.interventions import intervention_parts
 from blindspot.backend.reports.labels import ANCHOR as LABELS
 from blindspot.backend.reports.labels import label_findings, label_parts, label_sentences
 from blindspot.backend.reports.markup import as_plot, heading, navigation, page, remark
@@ -109,7 +108,6 @@ def html_report(
         sections += example_parts(study, max(pairs_compared, key=len), k, hidden_questions)
     sections += label_parts(labels) if labels else ()
     sections += training_parts(study, models, k)
-    sections += intervention_parts(study, names)
     sections.append(heading("Accuracy of all runs", "accuracy"))
     sections += [each.as_html() for each in (*overall_tables(result), *measure_tables(result), *cost_tables(result))]
     sections += [remark(words) for words in [*result.notes, result.convention]]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from blindspot.backend.core.result_table import ResultTable
 from blindspot.backend.evaluation import report_plots
 from blindspot.backend.evaluation.paper_plots import paper_plot
 
@@ -71,12 +70,6 @@ def navigation(markup: str) -> str:
 
 def remark(text: str) -> str:
     return f'<p class="soft">{escape(text)}</p>'
-
-
-def with_notes(table: ResultTable) -> Iterator[str]:
-    """Yield a table and its notes."""
-    yield table.as_html()
-    yield from map(remark, table.notes)
 
 
 def as_plot(plot: Figure, name: str) -> str:
