@@ -1,19 +1,17 @@
-"""Items about encoding and training: 16 bits against float32, passages a second, examples a second, memory."""
+"""Checks of encoding and training: 16 bits against float32, passages a second, examples a second, memory."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from statistics import median
 
 from benchmarks import encoding, training
-from benchmarks.gpu import compiled
-from benchmarks.gpu.results import Row, guarded
+from benchmarks.gpu.results import Row
+from benchmarks.zipf import write_passages
 from blindspot.backend.core.settings import EncoderSettings
-from blindspot.backend.core.study import Study
-from blindspot.backend.retrieval.encoder import Encoder, load_encoder
+from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.db.records import Passage
 
 MODELS = (("BERT-base's shape", "22,000", 20_000), ("MiniLM", "60,000", 50_000))
@@ -24,14 +22,16 @@ LEAST_COSINE = 0.999  # of a vector in 16 bits with the same vector in float32
 LEAST_GRADIENT = 0.99  # cosine of a gradient in 16 bits with the same gradient in float32
 
 
-def passages_of(study: Study, count: int) -> list[Passage]:
-    step = max(1, len(study.corpus) // count)
-    return study.corpus.passages(list(range(0, len(study.corpus), step))[:count])
+def passages_of(folder: Path, count: int) -> list[Passage]:
+    """Return generated passages of 100 words."""
+    write_passages(folder / "passages.tsv", count, seed=0)
+    lines = (folder / "passages.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    return [Passage(id, title, text) for id, text, title in (line.split("\t") for line in lines)]
 
 
-def sixteen_bits(study: Study, device: str, small: bool, say: Callable[[str], None]) -> list[Row]:
+def sixteen_bits(folder: Path, device: str, small: bool, say: Callable[[str], None]) -> list[Row]:
     """Compare vectors and gradients in bfloat16 with those in float32."""
-    passages = passages_of(study, 12 if small else 20_000)
+    passages = passages_of(folder, 12 if small else 20_000)
     encoder = load_encoder(EncoderSettings(model="minilm", max_tokens=128), device)
     say("encoding")
     _, made = encoding.measure(encoder, passages, 1, "bfloat16", openvino=False)
@@ -70,37 +70,18 @@ def gradients(batch: int, layers: int, device: str) -> tuple[float, float]:
     return cosine, abs(losses[1] - losses[0]) / abs(losses[0])
 
 
-def first_encoding(study: Study, device: str, small: bool, say: Callable[[str], None]) -> list[Row]:
-    """Measure BERT-base's shape alone, one round."""
-    say(MODELS[0][0])
-    with tempfile.TemporaryDirectory() as folder:
-        return _encoded(*MODELS[-1 if small else 0], study, device, small, Path(folder), rounds=1)[1]
-
-
-def encoding_speed(study: Study, device: str, small: bool, say: Callable[[str], None]) -> list[Row]:
+def encoding_speed(folder: Path, device: str, small: bool, say: Callable[[str], None]) -> list[Row]:
+    """Measure passages a second beside `SentenceTransformer.encode`."""
     result = []
-    with tempfile.TemporaryDirectory() as folder:
-        for name, aim, count in MODELS[-1:] if small else MODELS:
-            say(name)
-            encoder, rows = _encoded(name, aim, count, study, device, small, Path(folder), rounds=1 if small else 3)
-            result += rows
-            passages = passages_of(study, 12 if small else count)
-            say(f"{name}, compiled")
-            result += guarded(f"{name}, compiled", partial(compiled.passages, name, encoder, passages, small))
-            say(f"{name}, one question")
-            result += guarded(f"{name}, one question in a CUDA graph", partial(compiled.question, name, encoder, small))
+    for name, aim, count in MODELS[-1:] if small else MODELS:
+        say(name)
+        passages = passages_of(folder, 12 if small else count)
+        model = "minilm" if name == "MiniLM" else encoding.random_bert(folder / "bert")
+        settings = EncoderSettings(model=model, pooling="auto" if name == "MiniLM" else "cls", max_tokens=128)
+        encoder = load_encoder(settings, device)
+        seconds, _ = encoding.measure(encoder, passages, 1 if small else 3, "bfloat16", openvino=False)
+        result += _encoding_rows(name, aim, len(passages), seconds)
     return result
-
-
-def _encoded(
-    name: str, aim: str, count: int, study: Study, device: str, small: bool, folder: Path, rounds: int
-) -> tuple[Encoder, list[Row]]:
-    passages = passages_of(study, 12 if small else count)
-    model = "minilm" if name == "MiniLM" else encoding.random_bert(folder)
-    settings = EncoderSettings(model=model, pooling="auto" if name == "MiniLM" else "cls", max_tokens=128)
-    encoder = load_encoder(settings, device)
-    seconds, _ = encoding.measure(encoder, passages, rounds, "bfloat16", openvino=False)
-    return encoder, _encoding_rows(name, aim, len(passages), seconds)
 
 
 def _encoding_rows(name: str, aim: str, count: int, seconds: dict[str, list[float]]) -> list[Row]:
@@ -120,13 +101,7 @@ def _encoding_rows(name: str, aim: str, count: int, seconds: dict[str, list[floa
     return rows
 
 
-def first_training(device: str, small: bool, say: Callable[[str], None]) -> list[Row]:
-    """Measure a step of training with gradient caching beside the library's, one round."""
-    say("a step of training")
-    return [_trained(device, small, rounds=1, steps=2)]
-
-
-def training_speed(device: str, small: bool, say: Callable[[str], None]) -> list[Row]:
+def training_speed(folder: Path, device: str, small: bool, say: Callable[[str], None]) -> list[Row]:
     """Measure training with gradient caching beside the library's, and the memory of a step by batch."""
     say("speed")
     speed = _trained(device, small, rounds=1 if small else 5, steps=2 if small else 8)

@@ -1,4 +1,4 @@
-"""Items about exact search: correct hits, and speed at 21 million vectors beside the chip's limits and its peers."""
+"""Checks of exact search: correct hits, and speed at 21 million vectors beside the chip's limits and its peers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from blindspot.backend.retrieval.search import ExactSearch
 
 K = 100
 SIZE, SMALL_SIZE = (21_015_324, 768), (20_000, 64)
-FIRST = (1, 4096)  # questions at once, of the first item
+FIRST = (1, 4096)  # questions at once, of the first check
 ORACLE = 4  # questions whose lists are compared with float64 products on the CPU
 BATCHES = (1, 32, 1024, 4096)
 AIMS = {1: "8 ms", 4096: "18,000 questions/s"}
@@ -190,7 +190,7 @@ def _batches(batches: Sequence[int], small: bool) -> tuple[int, ...]:
 
 def _loaded(folder: Path, device: str, small: bool, say: Callable[[str], None]) -> tuple[ExactSearch, np.ndarray, Row]:
     """Return the search over the generated vectors, its questions, and the row of the loading. Vectors that an earlier
-    item left in the folder are taken.
+    check left in the folder are taken.
     """
     rows, width = SMALL_SIZE if small else SIZE
     made, asked = folder / "made.json", max(_batches(BATCHES, small))
