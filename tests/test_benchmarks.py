@@ -1,27 +1,21 @@
-"""The benchmarks of the app: they send what a browser sends, and their checks are right."""
+"""The benchmarks: each imports, those of the app send what a browser sends, and a whole study goes through."""
 
 from __future__ import annotations
 
 import gzip
 import json
-import random
 import sys
-from collections import Counter
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks import __main__ as every
-from benchmarks import app as pages
-from benchmarks import large, papers, twenty, whole
+from benchmarks import twenty, whole
 from benchmarks.tab import Tab
 from blindspot.app import cli, who
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
-from blindspot.db.records import Question
 from tests.app_pages import hand_made_study
 
 ROOT = Path(__file__).parents[1]
@@ -36,30 +30,7 @@ def test_every_benchmark_finds_the_names_that_it_imports():
     modules = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in (ROOT / "benchmarks").rglob("*.py")]
     for module in modules:
         import_module(module)
-    assert {"benchmarks.check", "benchmarks.gpu.inputs"} <= set(modules)
-
-
-def test_every_part_of_the_whole_run_is_a_command():
-    for name, what, _ in every.CPU:
-        assert what and (
-            find_spec(f"benchmarks.{name}.__main__")
-            if find_spec(f"benchmarks.{name}").submodule_search_locations
-            else find_spec(f"benchmarks.{name}")
-        ), name
-
-
-def test_a_part_that_fails_is_said_and_the_sum_with_it(capsys):
-    assert every._sum([("one", 1190.0, 9.0, ""), ("two", 20.0, 8.0, "failed, exit 1")]) == 1
-    said = capsys.readouterr().out
-    assert "two" in said and "failed, exit 1" in said and "20.2 minutes, more than 20" in said
-    assert every._sum([("one", 60.0, 1.0, "")]) == 0 and "1.0 minutes, within 20" in capsys.readouterr().out
-
-
-def test_the_signs_of_a_shown_page_are_words_of_the_app():
-    """`benchmarks.app` looks for a class or a heading on each page that it times."""
-    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "app").rglob("*.py"))
-    for page, sign in pages.SIGN.items():
-        assert sign.removeprefix('class="').removesuffix('"') in source, page
+    assert {"benchmarks.check", "benchmarks.gpu.search"} <= set(modules)
 
 
 def test_people_wait_for_what_the_server_keeps(study, capsys):
@@ -95,39 +66,6 @@ def test_a_tab_sees_what_a_browser_would(study):
         assert 'class="flips"' in ada.go("compare", a="alpha", b="beta", page=2).html
         assert "there is no question" in ada.go("question", question="q99", a="alpha", b="beta").html
         stranger.close(), ada.close()
-
-
-def test_a_person_goes_from_passage_to_passage_until_all_have_a_label():
-    def card(key, *given):
-        return {
-            "key": key,
-            "candidates": [{"passage": "a"}, {"passage": "b"}],
-            "given": dict.fromkeys(given, "negative"),
-        }
-
-    first, second = card("1", "a", "b"), card("2", "a")
-    assert twenty._next({"cards": [second, first], "order": ["1", "2"]}) == (second, "b")
-    assert twenty._next({"cards": [first], "order": ["1"]}) == (None, "")
-
-
-def test_large_studies_are_those_that_were_asked_for(tmp_path):
-    steps = {**large.STEPS["passages"], **large.STEPS["questions"]}
-    lines = {}
-    for name, rows in (("make-passages", 300), ("import-passages", 300), ("look-up", 300), ("scan", 300), ("make-questions", 60),
-                       ("import-questions", 60), ("make-runs", 60)):  # fmt: skip
-        lines |= {line[0]: line for line in steps[name](tmp_path, rows)}
-    from blindspot.backend.core.study import Study
-
-    study = Study.open(tmp_path / "study")
-    assert len(study.corpus) == 300 and len(study.questions) == 60 and study.runs() == ["bm25-dev", "dense-dev"]
-    passage = study.corpus.passage(random.Random(0).randrange(300))
-    assert (
-        len(passage.text.split()) == 100 + 3
-        and lines["import, and corpus.db"][2] == (tmp_path / "study" / "corpus.db").stat().st_size
-    )
-    question = study.questions.get("q7")
-    gold = study.corpus.passages(study.corpus.ordinals(question.gold).values())
-    assert question.answers[0] in gold[0].text
 
 
 @pytest.mark.parametrize("ending", [".tsv", ".tsv.gz"])
@@ -170,47 +108,3 @@ def test_the_cost_of_a_command(capsys):
     assert cost.processor > 0.05 and cost.wall > 0.5 and 300 < cost.peak < 600
     with pytest.raises(SystemExit, match="exit code 3:\nno such file"):
         whole.run([sys.executable, "-c", "print('no such file'); raise SystemExit(3)"])
-
-
-def test_the_ratio_to_the_peer_is_in_the_table(capsys):
-    whole.show([whole.Line("index", 100, "passages", whole.Cost(2, 1, 50, 10**6), whole.Cost(3, 4, 60, 2 * 10**6))])
-    said = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["peer", "/", "ours", "1.50", "4.00"] in said
-    assert ["index", "100", "passages", "2.0", "s", "1.0", "s", "50", "50", "1.0"] in said
-
-
-def test_what_is_asked_of_the_papers_experiments_can_be_asked():
-    from blindspot.backend.experiments.running import experiment_named, hashable_options
-
-    for name, given in papers.ASKED_FOR.items():
-        setting = experiment_named(name).setting(hashable_options(given))
-        assert len(setting.seeds) >= 3 and not setting.small, name
-        setting.settings(0), setting.cross_settings(0)
-
-
-def test_the_part_of_the_real_data_has_two_sets_and_questions_without_labels():
-    def asked(split, count):
-        return [
-            Question(
-                f"{split}.{n}",
-                f"Question {n}?",
-                ("yes",),
-                relation=("P26", "P50", "P170", "P19")[n % 4],
-                split=split,
-                dataset="entityquestions",
-                gold=("1",),
-            )
-            for n in range(count)
-        ]
-
-    made = list(papers.drawn(asked("train", 2400), asked("dev", 40)))
-    counts = Counter((question.dataset, question.split) for question in made)
-    assert counts == {
-        ("entityquestions", "train"): 1200,
-        ("entityquestions", "dev"): 20,
-        ("others", "dev"): 20,
-        ("others", "train"): papers.OTHERS,
-        ("asked", "unlabelled"): papers.UNLABELLED,
-    }
-    assert len({question.id for question in made}) == len(made)
-    assert {question.relation for question in made if question.dataset == "entityquestions"} == set(papers.RELATIONS)

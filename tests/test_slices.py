@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import slice_finder
-from benchmarks.slice_finder import exact_tail
 from blindspot.analysis.expressions import And, Condition, Not, NotAnExpression, Or, evaluate, parse
 from blindspot.analysis.slices import find_departing_slices, null_rate, p_values, slice_tests, step_down
 from blindspot.backend.evaluation import saved_slices
@@ -324,25 +323,15 @@ def test_without_any_difference_between_slices_few_are_found():
     "null", ["discordance by relation", "discordance by frequency", "10 points everywhere, discordance by relation"]
 )
 def test_a_slice_that_only_disagrees_more_often_is_not_a_finding(null):
-    """The permutation test listed a slice in a third to two thirds of these studies."""
     draw = (slice_finder.NULLS | slice_finder.EQUAL_DIFFERENCES)[null]
-    listed = slice_finder.false_findings(*draw, studies=60, seed=7, tests=("permutation", "flips"))
-    assert listed["permutation"] >= 15 and listed["flips"] <= 8  # P(more than 8 of 60 at 5%) is 0.3%
+    assert slice_finder.false_findings(*draw, studies=60, seed=7) <= 8  # P(more than 8 of 60 at 5%) is 0.3%
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("null", slice_finder.NULLS)
 def test_the_finder_holds_its_level_under_every_null(null):
-    listed = slice_finder.false_findings(*slice_finder.NULLS[null], studies=1000, seed=77, tests=("flips",))["flips"]
+    listed = slice_finder.false_findings(*slice_finder.NULLS[null], studies=1000, seed=77)
     assert listed <= 50 and slice_finder.upper_bound(listed, 1000) < 0.065
-
-
-@pytest.mark.slow
-def test_the_finder_has_more_power_than_other_valid_tests():
-    """A planted relation and a planted frequency group, 20 points: sign flips find them at least as often as Holm over the scores."""
-    for family in ("relation", "group"):
-        listed, _ = slice_finder.power(family, 0.2, studies=300, seed=78, tests=("score", "flips"))
-        assert listed["flips"] >= listed["score"]
 
 
 def test_a_small_slice_without_differences_proves_nothing():
@@ -351,20 +340,6 @@ def test_a_small_slice_without_differences_proves_nothing():
     inside = np.arange(421) < 37
     found = find_departing_slices(differences, np.array([inside, np.arange(421) % 2 == 0]), confidence=1.0)
     assert next(each.p for each in found.findings if each.members == (0,)) > 0.05
-    plain = slice_finder.welch(np.array([37]), np.zeros(1), np.zeros(1), 421, 0, 32)
-    assert plain[0] < 1e-6, "Welch's t test takes the variance inside to be zero"
-
-
-def test_the_exact_tail_equals_the_hypergeometric_and_the_normal():
-    drawn = scipy.stats.hypergeom(421, 32, 37)
-    for count in (0, 5, 9):
-        away = abs(count - drawn.mean())
-        plain = sum(drawn.pmf(x) for x in range(33) if abs(x - drawn.mean()) >= away - 1e-9)
-        assert exact_tail(37, away, 32, 0, 421) == exact_tail(37, away, 0, 32, 421) == pytest.approx(plain)
-    assert exact_tail(5000, 100, 4000, 3000, 20_000, cells=10**6) == pytest.approx(
-        2 * scipy.stats.norm.sf(99.5, scale=np.sqrt(5000 * (0.35 - 0.05**2) * 15_000 / 19_999)), rel=0.01
-    )
-    assert np.isnan(exact_tail(1_000_000, 1, 900_000, 900_000, 3_000_000))
 
 
 def test_found_slices_are_expressions_with_the_figures_of_the_page(tmp_path):

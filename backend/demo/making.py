@@ -61,9 +61,7 @@ TRAINING: dict[str, Any] = {
     "pool": 200,
     "evaluate_every": 12,
 }
-"""Fields of `DualEncoderSettings`, small enough that a CPU trains a model within a minute. `benchmarks.blind_spot` measured
-with these what cleaning changes: who changes them measures again.
-"""
+"""Fields of `DualEncoderSettings`, small enough that a CPU trains a model within a minute."""
 
 
 @dataclass(frozen=True)

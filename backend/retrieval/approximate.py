@@ -35,7 +35,7 @@ ROWS_PER_BLOCK = 16_384
 TRAINING_PER_LIST = 64  # training vectors per inverted list; FAISS wants 39 or more
 ROUNDS, POINTS_PER_CENTROID = 10, 64
 """For IVF-PQ: the number of rounds of k-means, and of training vectors per code word. FAISS's defaults, 25 and 256,
-take three times as long and find about 1% more of the exact top 20 (python -m benchmarks.ivfpq).
+take three times as long and find about 1% more of the exact top 20.
 """
 SECONDS_BETWEEN_REPORTS = 2.0
 RECALL_QUESTIONS = 500

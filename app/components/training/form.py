@@ -50,7 +50,7 @@ TAUGHT: dict[str, dict[str, Any]] = {
         "learning_rate": 1e-4,
     },
 }
-"""What a judge can teach besides a map, and the settings of each, as benchmarks/teaching.py measured them."""
+"""What a judge can teach besides a map, and the settings of each."""
 TIMED = 16  # passages to encode for the estimate of the indexing time
 NO_TEACHER = "none"
 DISTIL = (
