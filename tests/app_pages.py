@@ -96,7 +96,6 @@ class Page:
             self.app.session_state["who-token"] = f"name:{person}"
         try:
             if page:
-                self.app.run()
                 self.app.switch_page(f"pages/{page}.py")
             for key, value in parameters.items():
                 self.app.query_params[key] = str(value)
