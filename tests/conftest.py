@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.lanes import SHARED
+
 os.environ["HF_HUB_OFFLINE"] = "1"  # tests never reach for a network
 os.environ.setdefault(
     "OMP_NUM_THREADS", "1"
@@ -42,12 +44,18 @@ QUICK = {
 NOT_QUICK = ("torch", "jnius", "streamlit")
 
 
-def pytest_configure():
-    """Name the fork server of this process; see `tests.forked`."""
+def pytest_configure(config):
+    """Name the fork server of this process, see `tests.forked`, and the folder that all processes of this run share, see
+    `tests.indexes`.
+    """
+    if SHARED not in os.environ:
+        os.environ[SHARED] = config.shared_tests = tempfile.mkdtemp(prefix="blindspot-shared-")
     os.environ["BLINDSPOT_FORK_SERVER"] = f"{os.getpid()} {tempfile.mkdtemp(prefix='blindspot-forks-')}"
 
 
-def pytest_unconfigure():
+def pytest_unconfigure(config):
+    if hasattr(config, "shared_tests"):
+        shutil.rmtree(os.environ.pop(SHARED), ignore_errors=True)
     shutil.rmtree(os.environ["BLINDSPOT_FORK_SERVER"].split(" ", 1)[1], ignore_errors=True)
 
 
@@ -205,25 +213,14 @@ def tiny(tmp_path_factory) -> str:
 
 
 @pytest.fixture(scope="session")
-def indexed_study(tmp_path_factory):
+def indexed_study():
     """60 passages, 40 questions, a BM25 index and a dense index of a tiny encoder named `tiny`. Tests must not write to
     it.
     """
-    from blindspot.backend.core.settings import add_encoder
-    from blindspot.backend.retrieval import bm25, dense
-    from tests.studies import births, make_study, people, tiny_bert
+    from blindspot.backend.core.study import Study
+    from tests import indexes
 
-    passages = people()
-    study = make_study(tmp_path_factory.mktemp("studies") / "people", passages, births(passages))
-    tiny_bert(study.folder / "models" / "tiny")
-    add_encoder(
-        study.settings_path,
-        "tiny",
-        {"model": str(study.folder / "models" / "tiny"), "pooling": "cls", "max_tokens": 64},
-    )
-    bm25.build_index(study, threads=2)
-    dense.build_index(study, "tiny", device="cpu")
-    return study
+    return Study.open(indexes.once("people", indexes.indexed_study))
 
 
 @pytest.fixture
@@ -254,24 +251,13 @@ def loads_one_at_a_time(monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def small_demo(tmp_path_factory):
-    """The demo with 600 passages and a tiny encoder of random weights. Copy it before writing to it: one process of this
-    run makes it, and all read it.
-    """
-    import fcntl
-
+def small_demo():
+    """The demo with 600 passages and a tiny encoder of random weights. Copy it before writing to it."""
     from blindspot.backend.core.study import Study
+    from tests.indexes import once
     from tests.studies import make_small_demo
 
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    with open(shared / "demo.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (shared / "demo.made").exists():
-            make_small_demo(shared / "demo")
-            (shared / "demo.made").touch()
-    return Study.open(shared / "demo")
+    return Study.open(once("demo", make_small_demo))
 
 
 @pytest.fixture(scope="session")

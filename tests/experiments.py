@@ -5,7 +5,8 @@ from pathlib import Path
 
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
-from blindspot.backend.retrieval import bm25, dense
+from blindspot.backend.retrieval import dense
+from tests.indexes import bm25_of
 from tests.studies import births, make_study, people, tiny_bert
 
 
@@ -26,7 +27,7 @@ def experiment_study(folder: Path) -> Study:
         dataclasses.replace(question, id=f"free.{question.id}", split="unlabelled", gold=()) for question in asked[32:]
     ]
     study = make_study(folder, passages, [*asked[:20], *dev, *free])
-    bm25.build_index(study, threads=2)
+    bm25_of(study)
     for seed, name in enumerate(("tiny", "other")):
         tiny_bert(folder / "models" / name, seed)
         add_encoder(

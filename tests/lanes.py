@@ -6,6 +6,7 @@ Browser tests wait as much as they compute: one process runs them beside the wor
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import time
 
 PYTEST = [sys.executable, "-m", "pytest", "--durations", "20"]
 BROWSER = "tests/browser"
+SHARED = "BLINDSPOT_SHARED_TESTS"
+"""Environment variable: the folder that all processes of one run of tests share, see `tests.indexes`."""
 
 
 def main(workers: str) -> int:
@@ -21,7 +24,8 @@ def main(workers: str) -> int:
     failed.
     """
     began = time.monotonic()
-    with tempfile.TemporaryFile("w+") as said:
+    with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as shared:
+        os.environ[SHARED] = shared
         lanes = [
             subprocess.Popen(
                 [*PYTEST, "-n", workers, "--dist", "loadfile", "--no-loadscope-reorder", "--ignore", BROWSER]

@@ -6,7 +6,7 @@ import pytest
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.judges.lists import lists_of
-from blindspot.backend.retrieval import bm25, dense
+from blindspot.backend.retrieval import dense
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.backend.retrieval.question_vectors import question_vectors
@@ -15,6 +15,7 @@ from blindspot.backend.training.adapter import AdapterSettings, train_adapter
 from blindspot.backend.training.adapter_map import MapLearner, TrainingQuestions, as_dense_module, learn_map, make_map
 from blindspot.backend.training_sets.builder import build
 from blindspot.db.errors import BadInput, Missing, Refused
+from tests.indexes import bm25_of
 from tests.studies import births, make_study, people, tiny_bert
 
 
@@ -143,7 +144,7 @@ def study(tmp_path_factory):
         "tiny",
         {"model": str(study.folder / "models" / "tiny"), "pooling": "cls", "max_tokens": 64},
     )
-    bm25.build_index(study, threads=1)
+    bm25_of(study)
     dense.build_index(study, "tiny", device="cpu")
     retrieve(study, "bm25", split="train", k=10)
     build(study, "plain", ["bm25-train"])

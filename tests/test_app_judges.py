@@ -8,10 +8,10 @@ from blindspot.backend.core import jobs
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_judge import judge_run, learn_judge
 from blindspot.backend.judging.batches import batch_of_pairs
-from blindspot.backend.retrieval import bm25
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.queue import Queue
 from tests.app_pages import Page
+from tests.indexes import bm25_of
 from tests.studies import births, make_study, people
 
 
@@ -23,7 +23,7 @@ def whole(tmp_path_factory):
     passages = people(105)
     train, dev = births(passages, "train")[:30], births(passages, "dev")[30:]
     study = make_study(tmp_path_factory.mktemp("judges") / "s", passages, [*train, *dev])
-    bm25.build_index(study, threads=1)
+    bm25_of(study)
     for split in ("train", "dev"):
         retrieve(study, "bm25", split=split, k=10)
     everybody = People(study.labels_path)

@@ -7,10 +7,10 @@ import re
 import pytest
 
 from blindspot.backend.judging.batches import make_batch
-from blindspot.backend.retrieval import bm25
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.people import People
 from tests.app_pages import Page
+from tests.indexes import bm25_of
 from tests.studies import births, make_study, people
 from tests.training_studies import say
 
@@ -20,7 +20,7 @@ def study(tmp_path_factory):
     """Two runs over dev, and nothing else."""
     passages = people(30)
     study = make_study(tmp_path_factory.mktemp("path") / "study", passages, births(passages))
-    bm25.build_index(study, threads=1)
+    bm25_of(study)
     for name in ("bm25-dev", "shallow"):
         retrieve(study, "bm25", split="dev", k=5, name=name)
     return study
@@ -54,7 +54,7 @@ def test_a_step_is_done_by_this_person_or_by_others(study, tmp_path):
     experiments = Page(study.folder, "experiments")
     assert list(ticks(experiments)) == ["See the failure"] and 'aria-current="step"' not in experiments.html
     judged = make_study(tmp_path / "judged", passages := people(30), asked := births(passages))
-    bm25.build_index(judged, threads=1)
+    bm25_of(judged)
     for name in ("bm25-dev", "shallow"):
         retrieve(judged, "bm25", split="dev", k=5, name=name)
     for name in ("ann", "ben"):
@@ -79,7 +79,7 @@ def test_a_step_is_done_by_this_person_or_by_others(study, tmp_path):
 
 def test_judging_is_not_done_while_questions_of_an_open_batch_wait(tmp_path):
     waiting = make_study(tmp_path / "waiting", passages := people(30), asked := births(passages))
-    bm25.build_index(waiting, threads=1)
+    bm25_of(waiting)
     for name in ("bm25-dev", "shallow"):
         retrieve(waiting, "bm25", split="dev", k=5, name=name)
     People(waiting.labels_path).add("ann", "lead")

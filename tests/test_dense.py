@@ -7,13 +7,14 @@ from typer.testing import CliRunner
 from blindspot.app.cli import app
 from blindspot.backend.core.manifest import read_manifest
 from blindspot.backend.core.settings import add_encoder
-from blindspot.backend.retrieval import bm25, dense, dense_shards
+from blindspot.backend.retrieval import dense, dense_shards
 from blindspot.backend.retrieval import passage_encoder as bulk
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.backend.retrieval.question_vectors import FILE, question_vectors
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.errors import BadInput, Missing, Refused
+from tests.indexes import bm25_of
 from tests.studies import births, make_study, people, tiny_bert
 from tests.ties import near_equal_best, same_ranking
 
@@ -230,7 +231,7 @@ def test_a_damaged_file_of_vectors_is_one_line(indexed_study, tmp_path):
 @pytest.mark.parametrize("kind", ["dense", "hybrid"])
 def test_a_run_with_another_k_encodes_no_question_again(study, monkeypatch, kind):
     dense.build_index(study, "tiny", device="cpu")
-    bm25.build_index(study, threads=1)
+    bm25_of(study)
     slow = Dense(study, "tiny", "cpu").search([question.text for question in study.questions.all()], 10)
     asked, encode = [], Dense.encode
     monkeypatch.setattr(Dense, "encode", lambda self, texts, *a: asked.append(len(texts)) or encode(self, texts, *a))

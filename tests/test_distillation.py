@@ -15,7 +15,6 @@ from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.scores import ScoreStore
-from blindspot.backend.retrieval import bm25
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.training.checkpoints import TrainingFolders
 from blindspot.backend.training.distillation import CERTAIN, Teacher, log_odds
@@ -38,6 +37,7 @@ from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.people import People
 from blindspot.db.records import Passage
+from tests.indexes import bm25_of
 from tests.studies import births, make_study, people, tiny_bert
 from tests.training import QUICK, Stopped, examples, start, weights
 from tests.training_studies import say
@@ -55,7 +55,7 @@ def made(tmp_path_factory):
 
     passages = people()
     study = make_study(tmp_path_factory.mktemp("distil") / "s", passages, births(passages, "train"))
-    bm25.build_index(study, threads=2)
+    bm25_of(study)
     retrieve(study, "bm25", k=10, split="train", name="mined")
     build(study, "raw", ["mined"])
     tiny_bert(study.folder / "start")

@@ -31,6 +31,7 @@ from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.records import Hits, Passage, Question
+from tests.indexes import bm25_of
 from tests.studies import births, make_study, people
 from tests.ties import first as first_hits
 from tests.ties import same_ranking
@@ -343,7 +344,7 @@ def study(tmp_path_factory):
     passages = people(150)
     train, dev = births(passages, "train")[:60], births(passages, "dev")[60:]
     study = make_study(tmp_path_factory.mktemp("judge") / "s", passages, [*train, *dev])
-    bm25.build_index(study, threads=1)
+    bm25_of(study)
     for split in ("train", "dev"):
         retrieve(study, "bm25", split=split, k=10)
     return study

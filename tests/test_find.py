@@ -15,7 +15,7 @@ from blindspot.app.cli import app
 from blindspot.app.components.found_texts import one_line
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.study import Study
-from blindspot.backend.retrieval import bm25, full_text
+from blindspot.backend.retrieval import full_text
 from blindspot.backend.retrieval.bm25 import BM25
 from blindspot.backend.retrieval.full_text import find
 from blindspot.backend.text.number_words import quantity
@@ -27,6 +27,7 @@ from blindspot.db.questions import Questions
 from blindspot.db.queue import Candidate, Item, Queue
 from blindspot.db.records import Hits, Passage, Question
 from tests.app_pages import HOSTILE, Page, hand_made_study
+from tests.indexes import bm25_of
 from tests.studies import make_study
 
 
@@ -72,7 +73,7 @@ def test_passages_with_the_words_as_written_come_first_and_only_those_with_all_a
         Passage("as written", "Critics", f"{'filler ' * 400} Then came Ernest  newman of the Times."),
     ]
     study = make_study(tmp_path / "study", passages, [])
-    bm25.build_index(study, threads=1)
+    bm25_of(study)
     result = find(study, "Ernest Newman", "passages")
     assert ids(result) == ["as written", "all", "one"]
     assert result.counts == full_text.RankedCounts(3, is_all=True, as_written=1, all_words=2)
@@ -101,7 +102,7 @@ def test_passages_with_the_words_as_written_come_first_and_only_those_with_all_a
 def test_counts_say_of_how_many_passages_they_are_and_count_whole_words(tmp_path):
     passages = [Passage(f"p{n}", "Art", "On art." if n < 4 else "A party on art's.") for n in range(130)]
     study = make_study(tmp_path / "study", passages, [])
-    bm25.build_index(study, threads=1)
+    bm25_of(study)
     counts = find(study, "art", "passages").counts
     assert (counts.ranked, counts.is_all) == (100, False)
     assert counts.as_written == 100
@@ -119,7 +120,7 @@ def test_words_in_quotation_marks_are_found_as_written_only(tmp_path):
     ]
     questions = [Question("q1", "Who wrote Harold Holt?"), Question("q2", "Did Holt meet Harold?")]
     study = make_study(tmp_path / "study", passages, questions)
-    bm25.build_index(study, threads=1)
+    bm25_of(study)
     assert len(ids(find(study, "Harold Holt", "passages"))) == 3
     for query in ('"Harold Holt"', "“harold  holt”", '"Harold Holt" minister', 'minister "Harold Holt"'):
         assert ids(find(study, query, "passages")) == ["a"], query

@@ -17,7 +17,6 @@ from blindspot.backend.judging.audits import audit, audited_pairs
 from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.labels_io import import_labels
 from blindspot.backend.judging.settings import ArmShares
-from blindspot.backend.retrieval import bm25
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.events import Choice, LabelEvent
@@ -25,6 +24,7 @@ from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.queue import Queue
 from tests.app_pages import Page
+from tests.indexes import bm25_of
 from tests.studies import births, make_study, people
 from tests.training_studies import say, score
 
@@ -91,7 +91,7 @@ def original(tmp_path_factory):
     """A run, an audit batch that ann judged by the truth, and scores of a good, an inverted and a lazy judge."""
     passages = people()
     study = make_study(tmp_path_factory.mktemp("quality") / "s", passages, births(passages, "train"))
-    bm25.build_index(study, threads=1)
+    bm25_of(study)
     retrieve(study, "bm25", split="train", k=6, name="run")
     People(study.labels_path).add("ann", "lead")
     make_batch(study, "first", ["run"], size=30, mix=ArmShares(1.0, 0.0, 0.0), by="ann")

@@ -13,7 +13,7 @@ from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.judges.feature_judge import FeatureJudge, learn_judge
 from blindspot.backend.judges.lists import lists_of
 from blindspot.backend.judges.scores import ScoreStore
-from blindspot.backend.retrieval import bm25, dense
+from blindspot.backend.retrieval import dense
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.training.adapter import train_adapter
 from blindspot.backend.training.adapter_map import PADDED, MapLearner, TrainingQuestions, learn_map, make_map
@@ -32,6 +32,7 @@ from blindspot.backend.training.judged_lists import (
 from blindspot.backend.training.training_settings import AdapterSettings
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.people import People
+from tests.indexes import bm25_of
 from tests.studies import births, make_study, people, tiny_bert
 from tests.test_adapter import rotated
 from tests.training import QUICK
@@ -53,7 +54,7 @@ def study(tmp_path_factory):
     tiny_bert(study.folder / "models" / "tiny")
     encoder = {"model": str(study.folder / "models" / "tiny"), "pooling": "cls", "max_tokens": 64}
     add_encoder(study.settings_path, "tiny", encoder)
-    bm25.build_index(study, threads=1)
+    bm25_of(study)
     dense.build_index(study, "tiny", device="cpu")
     for split in ("train", "dev"):
         retrieve(study, "bm25", split=split, k=10)

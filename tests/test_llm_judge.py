@@ -25,6 +25,7 @@ from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.people import People
 from blindspot.db.records import Passage
+from tests.indexes import bm25_of
 from tests.llm_server import ChatServer, answer, pair_of
 from tests.studies import births, make_study, people
 from tests.training_studies import say
@@ -34,11 +35,10 @@ QUICK = {"timeout": 5.0, "retries": 2, "concurrency": 4}
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
-    from blindspot.backend.retrieval import bm25
 
     passages = people()
     study = make_study(tmp_path_factory.mktemp("llm") / "s", passages, births(passages))
-    bm25.build_index(study, threads=1)
+    bm25_of(study)
     retrieve(study, "bm25", split="dev", k=5, name="run")
     return study
 

@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 from blindspot.app.cli import app
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.batches import make_batch
-from blindspot.backend.retrieval import bm25
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.training_sets.builder import build
 from blindspot.db.people import People
+from tests.indexes import bm25_of
 from tests.studies import births, make_study, people
 from tests.training_studies import say
 
@@ -38,7 +38,7 @@ def test_status_leads_from_an_empty_study_to_a_training(tmp_path):
     asked = births(passages, "train")
     study = make_study(tmp_path / "study", passages, asked)
     assert next_of(study) == "blindspot index bm25"
-    bm25.build_index(study, threads=1)
+    bm25_of(study)
     for name in ("bm25-train", "shallow"):
         retrieve(study, "bm25", split="train", k=5, name=name)
     assert next_of(study) == "blindspot compare bm25-train shallow"
@@ -59,7 +59,7 @@ def test_without_training_questions_it_asks_for_some(tmp_path):
     passages = people(30)
     asked = births(passages)
     study = make_study(tmp_path / "study", passages, asked)
-    bm25.build_index(study, threads=1)
+    bm25_of(study)
     for name in ("bm25-dev", "shallow"):
         retrieve(study, "bm25", split="dev", k=5, name=name)
     assert next_of(study) == "blindspot compare bm25-dev shallow"

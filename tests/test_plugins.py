@@ -20,7 +20,6 @@ from blindspot.backend.core.registry import Registry
 from blindspot.backend.core.study import Study
 from blindspot.backend.data import formats
 from blindspot.backend.judges.judge import JUDGES
-from blindspot.backend.retrieval import bm25
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.retrieval.retriever import RETRIEVERS
 from blindspot.backend.training_sets.denoising import DENOISING
@@ -29,6 +28,7 @@ from blindspot.db.records import Hits
 from blindspot.plugin import DenoisingPolicy, Format, ImportedQuestion, PairJudge, Question, RetrieverKind
 from blindspot.testing import PluginFault, check_export, check_format, check_judge, check_policy, check_retriever
 from tests.format_files import SAMPLES
+from tests.indexes import bm25_of
 from tests.studies import births, make_study, people
 from tests.test_registry import installed
 
@@ -46,7 +46,7 @@ def blocks(page: str) -> list[str]:
 def test_our_retrievers_keep_the_rules(tmp_path):
     passages = people(24)
     study = make_study(tmp_path / "study", passages, births(passages))
-    bm25.build_index(study)
+    bm25_of(study)
     check_retriever(RETRIEVERS.get("bm25"), study)
 
 
@@ -147,7 +147,7 @@ def test_the_format_of_the_page_is_in_the_help_and_read(beside, study, tmp_path)
 
 def test_the_judge_of_the_page_judges_orders_and_cleans(beside, study):
     beside("judge", JUDGES)
-    bm25.build_index(study)
+    bm25_of(study)
     blindspot(study, "retrieve", "--with", "bm25", "--split", "train", "--k", "5")
     assert "Judged 40 pairs" in blindspot(study, "judge", "run", "shared-words", "--run", "bm25-train")
     blindspot(study, "retrieve", "--with", "rerank", "--judge", "shared-words", "--split", "dev", "--k", "5")
@@ -155,7 +155,7 @@ def test_the_judge_of_the_page_judges_orders_and_cleans(beside, study):
 
 def test_the_policy_of_the_page_builds_a_set(beside, study):
     beside("policy", DENOISING)
-    bm25.build_index(study)
+    bm25_of(study)
     blindspot(study, "retrieve", "--with", "bm25", "--split", "train", "--k", "5")
     blindspot(study, "training-set", "build", "careful", "--run", "bm25-train", "--policy", "cautious")
 

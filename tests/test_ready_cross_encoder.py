@@ -9,12 +9,12 @@ import torch
 from blindspot.backend.core.manifest import write_json
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.scores import ScoreStore
-from blindspot.backend.retrieval import bm25
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.training.ready_cross_encoder import add_cross_encoder
 from blindspot.backend.training.scoring import CrossEncoderScorer, score_run
 from blindspot.backend.training.training_settings import CrossEncoderSettings
 from blindspot.db.errors import BadInput, Missing, Refused
+from tests.indexes import bm25_of
 from tests.studies import births, make_study, people, tiny_bert
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -35,7 +35,7 @@ def ready(folder, labels=1):
 def study(tmp_path_factory):
     passages = people(90)
     made = make_study(tmp_path_factory.mktemp("ready") / "s", passages, births(passages, "train"))
-    bm25.build_index(made, threads=1)
+    bm25_of(made)
     retrieve(made, "bm25", split="train", k=10)
     ready(made.folder / "outside")
     return made

@@ -18,13 +18,14 @@ from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
 from blindspot.backend.recipes.rocketqa import Recipe, train_rocketqa
 from blindspot.backend.recipes.settings import RecipeSettings
-from blindspot.backend.retrieval import bm25, dense
+from blindspot.backend.retrieval import dense
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.training.scoring import CrossEncoderScorer
 from blindspot.backend.training_sets.builder import build
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.people import People
+from tests.indexes import bm25_of
 from tests.studies import births, make_study, people, tiny_bert
 from tests.training_studies import copied, say
 
@@ -81,7 +82,7 @@ def bare(tmp_path_factory):
     """
     passages, asked = questions()
     study = make_study(tmp_path_factory.mktemp("studies") / "s", passages, asked)
-    bm25.build_index(study, threads=2)
+    bm25_of(study)
     retrieve(study, "bm25", k=20, split="train", name="mined")
     tiny_bert(study.folder / "models" / "start")
     add_encoder(

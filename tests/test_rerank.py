@@ -11,7 +11,7 @@ from blindspot.backend.core.manifest import file_sha256
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.judges.feature_judge import FeatureJudge, learn_judge
 from blindspot.backend.judges.rerank import Rerank
-from blindspot.backend.retrieval import bm25, dense, live
+from blindspot.backend.retrieval import dense, live
 from blindspot.backend.retrieval.bm25 import BM25
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.hybrid import Hybrid
@@ -21,6 +21,7 @@ from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.service.api import make_api
 from blindspot.backend.service.service import Service
 from blindspot.db.errors import Refused
+from tests.indexes import bm25_of
 from tests.studies import births, make_study, people, tiny_bert
 
 NAME = "rerank:meaning"
@@ -38,7 +39,7 @@ def study(tmp_path_factory):
         "tiny",
         {"model": str(study.folder / "models" / "tiny"), "pooling": "cls", "max_tokens": 64},
     )
-    bm25.build_index(study, threads=1)
+    bm25_of(study)
     dense.build_index(study, "tiny", device="cpu")
     retrieve(study, "bm25", split="train", k=K)
     retrieve(study, "hybrid", encoder="tiny", method="weighted", weight=2.0, split="train", k=K, name="mixed")

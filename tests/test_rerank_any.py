@@ -5,7 +5,7 @@ import pytest
 
 from blindspot.backend.judges.imported import import_judgements
 from blindspot.backend.judges.rerank import RerankKind, rerank
-from blindspot.backend.retrieval import bm25, live
+from blindspot.backend.retrieval import live
 from blindspot.backend.retrieval.bm25 import BM25
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.retrieval.retriever import kind_of_run
@@ -14,6 +14,7 @@ from blindspot.backend.training import scoring
 from blindspot.backend.training.ready_cross_encoder import add_cross_encoder
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.records import Hits
+from tests.indexes import bm25_of
 from tests.studies import births, make_study, people
 from tests.test_ready_cross_encoder import ready
 
@@ -26,7 +27,7 @@ def study(tmp_path_factory):
     passages = people(90)
     questions = [*births(passages, "train")[:20], *births(passages, "dev")[20:40]]
     made = make_study(tmp_path_factory.mktemp("rerank-any") / "s", passages, questions)
-    bm25.build_index(made, threads=1)
+    bm25_of(made)
     retrieve(made, "bm25", split="dev", k=K)
     add_cross_encoder(made, "ce", str(ready(made.folder / "outside")), device="cpu")
     qrels = "".join(f"{q.id} 0 {q.gold[0]} 1\n{q.id} 0 p2 0\n" for q in made.questions.all("dev"))

@@ -13,9 +13,9 @@ import blindspot
 from blindspot.backend.judges.feature_judge import FeatureJudge, learn_judge
 from blindspot.backend.judges.gold_measuring import measure_on_gold
 from blindspot.backend.judges.lists import lists_of
-from blindspot.backend.retrieval import bm25
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.errors import BadInput, Missing, Refused
+from tests.indexes import bm25_of
 from tests.studies import births, make_study, people
 
 MOST_MEGABYTES = 50
@@ -29,7 +29,7 @@ def study(tmp_path_factory):
         passages,
         [*births(passages, "train")[:40], *births(passages, "dev")[40:]],
     )
-    bm25.build_index(study, threads=1)
+    bm25_of(study)
     for split in ("train", "dev"):
         retrieve(study, "bm25", split=split, k=20)
     learn_judge(study, "judge", "bm25-train")

@@ -9,7 +9,7 @@ import pytest
 
 from blindspot.backend.core.settings import EncoderSettings, add_encoder
 from blindspot.backend.experiments.question_encoders import PerRelationRetriever, train_per_relation
-from blindspot.backend.retrieval import bm25, dense
+from blindspot.backend.retrieval import dense
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.training.checkpoints import models_of
 from blindspot.backend.training.dual_encoder import train_dual_encoder
@@ -18,6 +18,7 @@ from blindspot.backend.training.training_settings import DualEncoderSettings
 from blindspot.backend.training_sets.builder import build
 from blindspot.db.errors import Missing, Refused
 from tests.absent import hide
+from tests.indexes import bm25_of
 from tests.studies import births, make_study, people, tiny_bert
 
 QUICK = {
@@ -40,7 +41,7 @@ def study(tmp_path_factory):
         for number, question in enumerate(births(passages, "train"))
     ]
     study = make_study(tmp_path_factory.mktemp("studies") / "s", passages, questions)
-    bm25.build_index(study, threads=2)
+    bm25_of(study)
     retrieve(study, "bm25", k=10, split="train", name="mined")
     build(study, "clean", ["mined"])
     tiny_bert(study.folder / "start")

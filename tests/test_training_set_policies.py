@@ -20,6 +20,7 @@ from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.events import LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.records import Hits
+from tests.indexes import bm25_of
 from tests.test_registry import installed
 from tests.training_studies import build, content, copied, judge_report, say, score, told
 
@@ -307,11 +308,9 @@ def test_judgements_of_dev_and_test_never_enter(study):
 
 
 def test_distant_supervision_fills_in_where_there_is_no_gold(study):
-    from blindspot.backend.retrieval.bm25 import build_index
-
     with pytest.raises(Missing, match="BM25 index"):
         build(study, positives=("gold", "distant"))
-    build_index(study, threads=1)
+    bm25_of(study)
     made = build(study, "answer_match", positives=("gold", "distant"))
     assert told(made, "q3")["p7"] == ("positive", denoising.DISTANT)  # the one passage with Bodo
     assert told(made, "q0")["p0"] == ("positive", "gold")

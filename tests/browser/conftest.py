@@ -14,6 +14,7 @@ from blindspot.app import server
 from blindspot.backend.core.study import Study
 from blindspot.db.records import Passage, Question
 from tests.app_pages import HOSTILE
+from tests.indexes import bm25_of
 from tests.studies import births, make_study, people, tiny_bert
 
 FLAGS = [
@@ -56,7 +57,7 @@ def browser() -> Iterator:
 def study(tmp_path_factory) -> Study:
     """60 people and a hostile passage; BM25, and a tiny random encoder, indexed and run over `dev` and `test`."""
     from blindspot.backend.core.settings import add_encoder
-    from blindspot.backend.retrieval import bm25, dense
+    from blindspot.backend.retrieval import dense
     from blindspot.backend.retrieval.retrieve import retrieve
 
     passages = [*people(), Passage("hostile", HOSTILE, f"{HOSTILE} was born in Oslo.")]
@@ -77,7 +78,7 @@ def study(tmp_path_factory) -> Study:
         "tiny",
         {"model": str(study.folder / "models" / "tiny"), "pooling": "cls", "max_tokens": 64},
     )
-    bm25.build_index(study, threads=2)
+    bm25_of(study)
     dense.build_index(study, "tiny", device="cpu")
     for split in ("dev", "test"):
         retrieve(study, "bm25", split=split, k=20)

@@ -15,10 +15,10 @@ from blindspot.backend.core import consent, jobs
 from blindspot.backend.judges.llm.injections import measure_injections
 from blindspot.backend.judges.llm.judge import add_llm_judge
 from blindspot.backend.judges.scores import ScoreStore
-from blindspot.backend.retrieval import bm25
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.people import People
 from tests.browser.test_judging import serving
+from tests.indexes import bm25_of
 from tests.llm_server import ChatServer, answer, pair_of
 from tests.studies import births, make_study, people
 from tests.training_studies import say
@@ -32,7 +32,7 @@ def asked(tmp_path):
     """40 questions with 20 hits each; Lea settled the first two hits of 12 questions."""
     passages = people()
     study = make_study(tmp_path / "asked", passages, births(passages, "train"))
-    bm25.build_index(study, threads=1)
+    bm25_of(study)
     run = retrieve(study, "bm25", split="train", k=20, name="mined")
     People(study.labels_path).add("Lea", "lead")
     for row, question in enumerate(run.question_ids[:12]):

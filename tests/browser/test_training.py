@@ -16,7 +16,7 @@ from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.settings import ArmShares
-from blindspot.backend.retrieval import bm25, dense
+from blindspot.backend.retrieval import dense
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.training.checkpoints import models_of
 from blindspot.backend.training_sets.builder import build
@@ -27,6 +27,7 @@ from blindspot.db.records import Passage
 from tests.browser.test_journeys import parameters
 from tests.browser.test_judging import SAVED, labels, press, serving, shown, sit_down
 from tests.browser.test_team import COUNT_CLICKS
+from tests.indexes import bm25_of
 from tests.studies import births, make_study, people, tiny_bert
 
 PATIENCE = 240_000  # ms; a job first loads its packages, maybe on a busy machine
@@ -49,7 +50,7 @@ def small(tmp_path) -> tuple[Study, dict[str, set[str]]]:
         "tiny",
         {"model": str(study.folder / "models" / "tiny"), "pooling": "cls", "max_tokens": 64},
     )
-    bm25.build_index(study, threads=2)
+    bm25_of(study)
     dense.build_index(study, "tiny", device="cpu")
     retrieve(study, "bm25", split="dev", k=20)
     retrieve(study, "dense", encoder="tiny", split="dev", k=20, device="cpu")
@@ -154,14 +155,14 @@ def test_the_same_on_an_encyclopedia(tab, tmp_path):
     """The generated encyclopedia and MiniLM's first two layers."""
     from blindspot.backend.data.encyclopedia import write_encyclopedia
     from blindspot.backend.data.importing.importer import import_passages, import_questions
-    from blindspot.backend.retrieval import bm25, dense
+    from blindspot.backend.retrieval import dense
 
     study = Study.create(tmp_path / "demo")
     source = study.path("encyclopedia")
     write_encyclopedia(source, 3000, 0)
     import_passages(study, str(source / "passages.tsv"))
     import_questions(study, str(source / "questions.jsonl"))
-    bm25.build_index(study)
+    bm25_of(study)
     dense.build_index(study, "minilm")
     retrieve(study, "bm25", split="dev")
     retrieve(study, "dense", split="dev", name="minilm-dev")
