@@ -17,12 +17,12 @@ from blindspot.app.components.experiments import (
 from blindspot.app.components.planned_experiment import planned_table, planned_title
 from blindspot.backend.core.manifest import atomic_folder, read_json, write_json, write_manifest
 from blindspot.backend.core.study import Study
-from blindspot.backend.experiments.cost import ExperimentCost, next_without_training, planned_parts
 from blindspot.backend.experiments.papers import EXPERIMENTS, WITHOUT_TRAINING
 from blindspot.backend.experiments.plan import Cell, PaperClaim
+from blindspot.backend.experiments.planned import next_without_training, planned_parts
 from blindspot.backend.experiments.running import results, run_experiment
 from blindspot.backend.experiments.tables import difference
-from blindspot.backend.text.number_words import duration, quantity
+from blindspot.backend.text.number_words import quantity
 from tests.app_pages import HOSTILE, Page, words
 from tests.experiments import experiment_study
 from tests.training_studies import copied
@@ -53,27 +53,11 @@ def test_every_experiment_is_there_to_ask(study):
     planned = planned_parts(study, "denoised-by-rank")
     waiting, there = planned.as_words()
     assert f"What it makes {waiting.replace(',', '')} There already: {there}." in page.text, "of the full experiment"
-    words = [button.label for button in page.app.button][:3]
-    assert words == ["Estimate its time", f"Train {planned.trainings}", "Run the small version"]
+    words = [button.label for button in page.app.button][:2]
+    assert words == [f"Train {planned.trainings}", "Run the small version"]
     assert page.part("<h1.*?</h1>") == [
         "RocketQA claims that more passages are removed at the first ranks than at the last; not run here yet."
     ]
-
-
-def test_an_experiment_that_trains_first_offers_to_estimate_its_time(study, monkeypatch):
-    page = Page(study.folder, "experiments", experiment="denoised-by-rank")
-    first = page.app.button[0]
-    assert first.label == "Estimate its time" and first.proto.type == "primary"
-    estimated = ExperimentCost(3 * 3600.0, ())
-    monkeypatch.setattr("blindspot.backend.experiments.cost.cost", lambda study, name: estimated)
-    monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
-    monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
-    first.click().run()
-    trainings = planned_parts(study, "denoised-by-rank").trainings
-    labels = [f"Train {trainings}, about {duration(estimated.seconds)}", "Run the small version"]
-    assert [button.label for button in page.app.button][:2] == labels
-    assert [button.proto.type for button in page.app.button][:2] == ["primary", "secondary"]
-    assert estimated.as_words()[0] in page.text
 
 
 def test_before_it_runs_an_experiment_shows_the_paper_s_figures_and_claims(study):

@@ -370,13 +370,3 @@ def test_a_runs_passages_are_judged_once(quick, indexed_study, tmp_path):
     scorer = CrossEncoderScorer(study.path("models", "judge"), "cpu")
     kept = ScoreStore.open(study, "judge")([(question.id, passage.id)])[question.id, passage.id]
     assert kept == pytest.approx(scorer.score([(question.text, passage)])[0], abs=1e-6)
-
-
-def test_a_training_is_sized_from_steps_that_were_tried(bert):
-    """Every step of the six fits into an hour and only one into no time; nothing is written."""
-    from blindspot.backend.training.estimate import estimate_cross_encoder
-
-    settings = CrossEncoderSettings(**QUICK)
-    whole = estimate_cross_encoder(bert, examples(), settings, "cpu", time_limit=3600)
-    assert whole.steps == QUICK["steps"] and 0 < whole.seconds_per_step * whole.steps < whole.seconds
-    assert estimate_cross_encoder(bert, examples(), settings, "cpu", time_limit=0).steps == 1

@@ -3,7 +3,6 @@ resuming.
 """
 
 import shutil
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,11 +18,9 @@ from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.training.checkpoints import TrainingFolders
 from blindspot.backend.training.distillation import CERTAIN, Teacher, log_odds
 from blindspot.backend.training.dual_encoder import train, train_dual_encoder
-from blindspot.backend.training.estimate import estimate
 from blindspot.backend.training.examples import (
     BatchSampler,
     Example,
-    NegativeSampler,
     SampledExample,
     Subset,
     TrainingSetExamples,
@@ -244,16 +241,3 @@ def test_another_model_of_that_name_does_not_go_on_with_the_scores(study):
     ScoreStore.create(study, "judge", False, {"model_hash": "beef"}).add([("P19.train.0", "p0", 0.5)])
     with pytest.raises(Refused, match="scores stored as 'judge' are of another model.*delete scores/judge"):
         learn(study)
-
-
-def test_an_estimate_names_what_is_scored_first(study):
-    data = TrainingSetExamples(study, TrainingSet.open(study, "raw"))
-    settings = DualEncoderSettings(**SETTINGS)
-    found = estimate(study.settings.encoders["tiny"], data, settings, "cpu", teacher=Teacher(study, "judge", "cpu"))
-    assert found.scoring.pairs == 6 * 8 * 3 and found.scoring.seconds > 0
-    assert len(kept(study)) <= 17
-    teacher = Teacher(study, "judge", "cpu")
-    order, dataset = BatchSampler(len(data), 8, 6), NegativeSampler(data, 2, 0)
-    teacher.prepare(dataset, order)
-    assert teacher.cost(dataset, order).pairs == 0
-    assert replace(found, scoring=None).seconds == found.seconds

@@ -282,38 +282,6 @@ def test_few_questions_make_small_batches(bert, tmp_path):
     assert (made.steps, made.average_rank) == (2, None)  # four questions are too few to hold any out
 
 
-def test_an_estimate_comes_from_steps_that_were_tried(bert, tmp_path):
-    from blindspot.backend.training.estimate import estimate
-    from blindspot.backend.training.training_settings import DualEncoderSettings
-    from tests.training import QUICK
-
-    few, many = (
-        estimate(bert, examples(), DualEncoderSettings(**QUICK | {"steps": steps, "evaluate_every": steps}), "cpu")
-        for steps in (10, 1000)
-    )
-    assert (few.steps, many.steps) == (10, 1000) and 0 < few.seconds_per_step * 10 < few.seconds < many.seconds
-    assert [path.name for path in tmp_path.iterdir()] == []
-    with pytest.raises(Refused, match="almost no gradient"):
-        estimate(bert, examples(), DualEncoderSettings(**QUICK | {"normalise": True, "scale": 1.0}), "cpu")
-
-
-def test_as_many_steps_as_fit_into_the_given_time(bert, monkeypatch):
-    """At half a second a step: the evaluations count too, one step more would not fit, and no time needs more than all."""
-    from blindspot.backend.training import estimate
-    from blindspot.backend.training.training_settings import DualEncoderSettings
-    from tests.training import QUICK
-
-    monkeypatch.setattr(estimate, "_time_steps", lambda *_: 0.5)
-
-    def sized(steps, within=None):
-        settings = DualEncoderSettings(**QUICK | {"steps": steps, "evaluate_every": 10})
-        return estimate.estimate(bert, examples(), settings, "cpu", time_limit=within)
-
-    found = sized(1000, within=120)
-    assert 1 < found.steps < 240 and found.seconds <= 120 < sized(found.steps + 1).seconds
-    assert sized(20, within=10_000).steps == 20 and sized(20, within=0.1).steps == 1
-
-
 def test_comparing_does_not_take_longer_than_training():
     """1,000 passages and 200 questions are 1,200 texts; a step of 16 questions trains on 48, which cost as much as
     144."""

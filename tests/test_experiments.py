@@ -6,15 +6,12 @@ import csv
 import dataclasses
 import io
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from blindspot.analysis.crossed import crossed_mean
-from blindspot.backend.experiments import cost as costs
-from blindspot.backend.experiments import running, tables
-from blindspot.backend.experiments.cost import _CostEstimator, _singular_noun, cost, planned_parts
+from blindspot.backend.experiments import planned, running, tables
 from blindspot.backend.experiments.hits import Bm25Hits
 from blindspot.backend.experiments.papers import EXPERIMENTS, ExperimentDescription
 from blindspot.backend.experiments.parts import QuestionSelection
@@ -30,11 +27,10 @@ from blindspot.backend.experiments.plan import (
     overall_verdict,
     success_cells,
 )
+from blindspot.backend.experiments.planned import _singular_noun, planned_parts
 from blindspot.backend.experiments.running import results, run_experiment
 from blindspot.backend.experiments.trainings import DualEncoder, TrainingData
 from blindspot.backend.experiments.workbench import Workbench
-from blindspot.backend.training.estimate import TrainingEstimate
-from blindspot.backend.training.training_settings import DualEncoderSettings
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import BadInput, Missing
 from blindspot.db.events import LabelEvent
@@ -67,7 +63,7 @@ def two_batches(setting, bench):
 
 @pytest.fixture
 def small_experiment(monkeypatch):
-    for module in (running, costs):
+    for module in (running, planned):
         monkeypatch.setattr(
             module,
             "experiment_named",
@@ -251,19 +247,16 @@ def test_the_table_as_csv_and_latex():
     assert r"50\% of a\_b & 50.0 (40.0--61.0) & 65 & 120 x 3 \\" in latex and r"rest & - &  & 0 \\" in latex
 
 
-def test_the_cost_counts_what_is_not_made_yet(study, tmp_path, small_experiment):
+def test_a_plan_counts_what_is_not_made_yet(study, tmp_path, small_experiment):
     study = copied(study, tmp_path / "s")
-    assert cost(study, "negatives", TINY, "cpu").seconds > 0
+    assert planned_parts(study, "negatives", TINY, "cpu").waiting
     assert not (study.folder / "experiments").exists()  # nothing was made
     run_experiment(study, "negatives", TINY, "cpu")
     assert not planned_parts(study, "negatives", TINY, "cpu").waiting
-    assert cost(study, "negatives", TINY, "cpu").seconds == 0
 
 
-def test_the_plan_is_said_before_any_trial(study, small_experiment):
-    """The counts stand there at once; the estimate follows."""
-    planned = planned_parts(study, "negatives", TINY, "cpu")
-    waiting, made = planned.as_words()
+def test_a_plan_in_words(study, small_experiment):
+    waiting, made = planned_parts(study, "negatives", TINY, "cpu").as_words()
     assert set(waiting.split(", ")) == {"4 runs", "1 training set", "2 dual encoders", "2 indexes"}
     assert made in ("nothing", "1 index")
     assert [
@@ -273,35 +266,6 @@ def test_the_plan_is_said_before_any_trial(study, small_experiment):
         "set of question encoders",
         "reader with question encoders",
     ]
-
-
-def test_a_trial_takes_a_small_batch_whatever_the_batch_of_the_training(study, monkeypatch):
-    """A plan answers in seconds also for batches of hundreds; the time of the batch is scaled up."""
-    tried = []
-
-    def estimate(start, examples, settings, device):
-        tried.append(settings.batch)
-        return TrainingEstimate(1, 0.5, 0.5)
-
-    monkeypatch.setattr("blindspot.backend.training.estimate.estimate", estimate)
-    estimator = _CostEstimator(Workbench(study, "cpu"))
-    assert estimator._step_seconds(DualEncoderSettings(batch=128), "tiny") == pytest.approx(0.5 * 128 / tried[0])
-    assert tried[0] <= 8
-
-
-def test_a_search_is_as_slow_as_the_slowest_run_of_its_kind():
-    """And costs nothing that one could know without such a run."""
-    runs = {
-        "lexical": {"retriever": "bm25", "search_seconds": 6.0, "questions": 3},
-        "slow": {"retriever": "tiny", "search_seconds": 8.0, "questions": 2},
-        "quick": {"retriever": "tiny", "search_seconds": 1.0, "questions": 2},
-        "imported": {"retriever": "bm25", "questions": 1},
-    }
-    estimator = object.__new__(_CostEstimator)
-    estimator.bench = SimpleNamespace(parts=lambda kind: runs)
-    assert (estimator._search(is_bm25=True), estimator._search(is_bm25=False)) == (2.0, 4.0)
-    del runs["lexical"]
-    assert estimator._search(is_bm25=True) == 0
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -349,15 +313,6 @@ def test_the_interval_of_a_share_does_not_pass_100(study):
     cell = Cell("row", "column", (Success(Bm25Hits(QuestionSelection("dev"), 10), 5, macro=True),))
     assert crossed_mean(values[None]).high > 1
     assert running._estimate(cell, values[None], None, Workbench(study), 0.95).high == 1
-
-
-@pytest.mark.parametrize("name", ["strategies", "end-to-end", "specialised"])
-def test_the_cost_reckons_every_kind_of_model(study, name):
-    given = ALL if "reader" in running.experiment_named(name).takes else TINY
-    found = cost(
-        study, name, {**given, "small": name == "specialised"}, "cpu"
-    )  # small: two questions of a relation are enough
-    assert found.seconds > 0 and found.kinds_without_estimate == ()
 
 
 @pytest.mark.parametrize(("name", "given", "error", "says"), [

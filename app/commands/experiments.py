@@ -68,11 +68,10 @@ def _run(
     given |= {name: values for name, values in named.items() if values}
     opened, name = open_study(study), context.command.name or ""
     if plan:
-        from blindspot.backend.experiments.cost import cost, planned_parts
+        from blindspot.backend.experiments.planned import planned_parts
 
         waiting, parts = planned_parts(opened, name, given, device).as_words()
-        print(f"To do: {waiting}.\nAlready done: {parts}.", flush=True)
-        print("\n".join(cost(opened, name, given, device).as_words()))
+        print(f"To do: {waiting}.\nAlready done: {parts}.")
         return
     from blindspot.backend.experiments.running import run_experiment
 

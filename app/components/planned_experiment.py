@@ -24,14 +24,13 @@ class PlannedWords(NamedTuple):
     Attributes:
         figures, parts: what the paper reports, and the parts that a run makes.
         title: what the paper reports or claims, in a sentence; "" if it claims nothing.
-        trainings: the models that it trains. time: how long it takes, in brackets, if known.
+        trainings: the models that it trains.
     """
 
     figures: Html
     parts: Html
     title: str
     trainings: str
-    time: str
 
 
 def planned_table(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import streamlit as st
 
-from blindspot.app import study, url, who
+from blindspot.app import study, url
 from blindspot.app.components import jobs
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.empty_page import show_empty_page
@@ -31,15 +29,12 @@ from blindspot.app.markup import Html, join, link, show, tag
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.experiments import tables
-from blindspot.backend.experiments.cost import PlannedParts, cost, cost_of_parts, next_without_training, planned_parts
-from blindspot.backend.experiments.hits import RunPart
 from blindspot.backend.experiments.papers import ExperimentDescription, experiments
+from blindspot.backend.experiments.planned import next_without_training, planned_parts
 from blindspot.backend.experiments.running import results, run_experiment
-from blindspot.backend.text.number_words import duration
 from blindspot.db.errors import BlindspotError
 
 SMALL_SETTINGS = {"small": True}
-SHORT = 10  # seconds
 
 
 def page() -> None:
@@ -71,9 +66,8 @@ def _next_experiment(open_study: Study, listed: set[str]) -> None:
     """Show the button that runs the next experiment that trains nothing, with its time."""
     chosen = _next_planned(open_study, frozenset(listed), *_parts_key(open_study))
     if chosen is not None:
-        name, time = chosen
-        words = f"Test: {_lower_first(experiments()[name].asks)}{time}"
-        jobs.start_button(open_study, request(run_experiment, name), f"next-{name}", words, primary=True)
+        words = f"Test: {_lower_first(experiments()[chosen].asks)}"
+        jobs.start_button(open_study, request(run_experiment, chosen), f"next-{chosen}", words, primary=True)
 
 
 def _lower_first(words: str) -> str:
@@ -81,18 +75,10 @@ def _lower_first(words: str) -> str:
 
 
 @st.cache_data(max_entries=8, show_spinner=False)
-def _next_planned(_study: Study, known: frozenset[str], *key: object) -> tuple[str, str] | None:
-    """Return the experiment to run next, and how long it takes; None if every one that trains nothing has run."""
+def _next_planned(_study: Study, known: frozenset[str], *key: object) -> str | None:
+    """Return the experiment to run next; None if every one that trains nothing has run."""
     chosen = next_without_training(_study, known)
-    return chosen and (chosen[0], _time_words(_study, chosen[1]))
-
-
-def _time_words(open_study: Study, planned: PlannedParts) -> str:
-    """Return how long the missing parts take, in brackets; "" if only a trial of a model could tell."""
-    if not planned.existing or not all(isinstance(part, RunPart) for part in planned.waiting):
-        return ""
-    seconds = cost_of_parts(open_study, planned).seconds
-    return " (a few seconds)" if seconds < SHORT else f" (about {duration(seconds)})"
+    return chosen and chosen[0]
 
 
 def _experiment(open_study: Study, name: str, description: ExperimentDescription, results: list[dict]) -> None:
@@ -126,50 +112,24 @@ def _experiment(open_study: Study, name: str, description: ExperimentDescription
 
 def _run_panel(open_study: Study, name: str, has_results: bool, planned: PlannedWords | None, lacking: str) -> None:
     """Show the buttons that run the experiment and, until there are results, what the paper reports. The filled one
-    runs the full version; where it trains, it first estimates how long that takes. lacking: what a run lacks; "" for
-    nothing.
+    runs the full version. lacking: what a run lacks; "" for nothing.
     """
     trainings = planned.trainings if planned else ""
-    words = f"Train {trainings}" if trainings else f"Run the experiment{planned.time if planned else ''}"
+    words = f"Train {trainings}" if trainings else "Run the experiment"
     small = request(run_experiment, name, SMALL_SETTINGS)
-    timed = f"timed-{name}"
-    may_run = who.may(open_study.labels_path, request(run_experiment, name).action)
-    is_estimated = bool(trainings) and not lacking and may_run and bool(st.session_state.get(timed))
-    offers_time = bool(trainings) and not lacking and may_run and not is_estimated
-    basis = ""
     with st.expander("Run it again") if has_results else st.container():
-        if is_estimated:
-            with st.spinner("Trying a few steps of each model …"):
-                time, basis = _estimated_time(open_study, name, *_parts_key(open_study))
-            words = f"{words}, about {time}"
         with st.container(horizontal=True):
-            if offers_time:
-                st.button(
-                    "Estimate its time",
-                    key=f"time-{name}",
-                    type="secondary" if has_results else "primary",
-                    help="Takes some seconds: it tries a few steps of each model.",
-                    on_click=partial(st.session_state.__setitem__, timed, True),
-                )
-            is_primary = not has_results and not offers_time
             jobs.start_button(
-                open_study, request(run_experiment, name), f"run-{name}", words, lacking, primary=is_primary
+                open_study, request(run_experiment, name), f"run-{name}", words, lacking, primary=not has_results
             )
             if trainings:
                 jobs.start_button(open_study, small, f"try-{name}", "Run the small version", lacking)
         if trainings:
             about_small = "The small version trains tiny models on few questions: it shows that everything runs, and is no finding."
-            show(tag("p", " ".join(filter(None, (basis, about_small))), cls="convention"))
+            show(tag("p", about_small, cls="convention"))
         if planned is not None:
             show("" if has_results else planned.figures)
             show(planned.parts)
-
-
-@st.cache_data(max_entries=16, show_spinner=False)
-def _estimated_time(_study: Study, name: str, *key: object) -> tuple[str, str]:
-    """Return how long the full version takes, and on what that rests."""
-    found = cost(_study, name)
-    return duration(found.seconds), " ".join(found.as_words())
 
 
 def _planned_or_reason(open_study: Study, name: str) -> tuple[PlannedWords | None, str, Html]:
@@ -194,7 +154,7 @@ def _planned(open_study: Study, name: str) -> PlannedWords:
 
 @st.cache_data(max_entries=64, show_spinner=False)
 def _planned_words(_study: Study, name: str, *key: object) -> PlannedWords:
-    """Return what an experiment would make, and how long it takes. A plan reads every question of the study."""
+    """Return what an experiment would make. A plan reads every question of the study."""
     planned, about = planned_parts(_study, name), experiments()[name]
     title = planned_title(planned.cells, planned.claims, about.paper)
     return PlannedWords(
@@ -202,7 +162,6 @@ def _planned_words(_study: Study, name: str, *key: object) -> PlannedWords:
         parts_list(*planned.as_words()),
         title,
         planned.trainings,
-        _time_words(_study, planned),
     )
 
 

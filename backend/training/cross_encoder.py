@@ -187,18 +187,6 @@ def train(
     return result
 
 
-def cross_encoder_parts(
-    start: str, examples: TrainingExamples, settings: CrossEncoderSettings, device: str
-) -> tuple[CrossEncoder, NegativeSampler, BatchSampler]:
-    """Return the initial model, the examples with their negatives, and the batch sampler of a training, for estimates
-    of its duration.
-    """
-    every = _with_hard_negatives(with_positives(examples))
-    chosen, _ = hold_out(every, settings.held_out, settings.seed)
-    dataset = NegativeSampler(Subset(every, chosen), settings.negatives, settings.seed)
-    return _initial_model(start, settings, device), dataset, batch_sampler(len(chosen), settings)
-
-
 def _example_as_retrieved(example: Example, training_set: TrainingSet) -> Example:
     """Keep the mined negatives of a held-out example, and the positives that a run retrieved."""
     ranked = {pair.passage for _, pairs in training_set.groups([example.id]) for pair in pairs if pair.rank is not None}

@@ -9,9 +9,7 @@ teacher's score.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Protocol
@@ -34,26 +32,15 @@ if TYPE_CHECKING:
 
 CERTAIN = 13.8  # log odds of a probability of 0.999999, the largest that counts
 PER_BLOCK = 32  # questions whose pairs are scored, and stored, together
-TIMED_PAIRS = 16  # pairs scored to estimate the total time
-
-
-@dataclass(frozen=True, slots=True)
-class ScoringCost:
-    """Upper bounds on the pairs to score before training, and on the seconds that this takes."""
-
-    pairs: int
-    seconds: float
 
 
 class PassageTeacher(Protocol):
-    """What a training needs of a teacher. `prepare`, `cost` and the call are those of `Teacher`."""
+    """What a training needs of a teacher. `prepare` and the call are those of `Teacher`."""
 
     name: str
     model_hash: str | None
 
     def prepare(self, dataset: NegativeSampler, sampler: BatchSampler, progress: Progress | None = None) -> None: ...
-
-    def cost(self, dataset: NegativeSampler, sampler: BatchSampler) -> ScoringCost: ...
 
     def __call__(self, batch: Sequence[SampledExample[Example]], hard_negatives: int) -> Tensor: ...
 
@@ -121,32 +108,6 @@ class Teacher:
                     known[drawn.example.id, passage.id]
                 )
         return taught
-
-    def cost(self, dataset: NegativeSampler, sampler: BatchSampler) -> ScoringCost:
-        """Estimate the cost of the scoring by timing some pairs of the first batch, whose scores are stored.
-
-        Raises:
-            Refused: as `prepare` does.
-        """
-        first = [
-            (drawn.example, _sampled_example_passages(drawn)) for drawn in (dataset[key] for key in next(iter(sampler)))
-        ]
-        missing = self._unscored_pairs(first)
-        if not missing:
-            return ScoringCost(0, 0.0)
-        self._score_and_store(missing[:1])  # the first pair loads the model
-        began = time.monotonic()
-        tried = missing[1 : 1 + TIMED_PAIRS]
-        self._score_and_store(tried)
-        each = (time.monotonic() - began) / max(len(tried), 1)
-        pairs = round(
-            sampler.steps
-            * sampler.processes
-            * sum(map(len, map(itemgetter(1), first)))
-            * len(missing)
-            / sum(len(passages) for _, passages in first)
-        )
-        return ScoringCost(pairs, pairs * each)
 
     def _stored_scores(self, pairs: Sequence[PairKey]) -> dict[PairKey, float]:
         return {} if self._store is None else self._store(pairs)

@@ -26,7 +26,7 @@ from blindspot.backend.judges.feature_model import NEGATIVE, POSITIVE, UNKNOWN
 from blindspot.backend.judges.judge import StoredJudge, judge_kind_of
 from blindspot.backend.judges.lists import QUESTIONS_PER_STEP, Lists, lists_of, refuse_other_retriever
 from blindspot.backend.judges.settings import RERANK_DEPTH
-from blindspot.backend.training.distillation import CERTAIN, ScoringCost
+from blindspot.backend.training.distillation import CERTAIN
 from blindspot.backend.training.examples import BatchSampler, Example, NegativeSampler, SampledExample
 from blindspot.db.errors import Refused
 from blindspot.db.labels import Labels
@@ -173,9 +173,6 @@ class ListTeacher:
 
     def prepare(self, dataset: NegativeSampler, sampler: BatchSampler, progress: Progress | None = None) -> None:
         """Do nothing: the lists are judged."""
-
-    def cost(self, dataset: NegativeSampler, sampler: BatchSampler) -> ScoringCost:
-        return ScoringCost(0, 0.0)
 
     def __call__(self, batch: Sequence[SampledExample[Example]], hard_negatives: int) -> Tensor:
         """(b, 1 + hard_negatives) float32 sharpened log-odds of each question's positive and hard negatives; -inf if

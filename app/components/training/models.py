@@ -12,7 +12,7 @@ from blindspot.app.components.path_bar import lead_nowhere, lead_to
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.training import tabs
 from blindspot.app.components.training.changes import PARAMETERS
-from blindspot.app.components.training.form import BEGUN, cross_encoder_form, retriever_form, taught_form
+from blindspot.app.components.training.form import cross_encoder_form, retriever_form, taught_form
 from blindspot.app.components.training.model_changes import (
     ModelChange,
     before_and_after,
@@ -47,7 +47,6 @@ def models_tab(open_study: Study, training_set: str) -> None:
     taught = {about.get("training_set") for about in models.values()}
     is_new_set = bool(models and url.value("set")) and not url.value("model") and training_set not in taught
     model = "" if is_new_set else url.value("model") or next(reversed(models), "")
-    started_models: dict[str, str] = st.session_state.get(BEGUN, {})
     changed = {name: change_of_model(open_study, name, about) for name, about in models.items()}
     cleaned = cleaning_effects(open_study, models, changed)
     shown = next((each for each in cleaned if model in (each.name, each.other)), None)
@@ -56,7 +55,7 @@ def models_tab(open_study: Study, training_set: str) -> None:
         shown = None
         lead_nowhere()
     if running:
-        tabs.title(*_running_sentences(model, model in models, started_models.get(model, "")))
+        tabs.title(_running_sentence(model, model in models))
     elif is_new_set:
         learns = join("No model has learned from ", part_name(training_set), " yet.")
         tabs.title(learns, "Train one below; then you see which questions it changes.")
@@ -80,7 +79,7 @@ def models_tab(open_study: Study, training_set: str) -> None:
         every = scrolling(models_table(open_study, models, changed, model, training_set, shown))
         others = [cleaning_sentence(each) for each in cleaned if each is not shown]
         show(style_sheet("training/training.css"), div(every, *(tag("p", words) for words in others), cls="panel"))
-    if model and (model in models or model in stopped or model in started_models or read_log(open_study, model)):
+    if model and (running or model in models or model in stopped or read_log(open_study, model)):
         if not running:
             watch(open_study, model)
     elif model:
@@ -91,11 +90,11 @@ def models_tab(open_study: Study, training_set: str) -> None:
         parts_panel(open_study, "model", [model])
 
 
-def _running_sentences(model: str, is_trained: bool, estimate: str) -> tuple[object, object]:
-    """Say what is done with a model now, and how long it takes. estimate: what the form said of the time."""
+def _running_sentence(model: str, is_trained: bool) -> str:
+    """Say what is done with a model now."""
     if is_trained:
-        return f"{model} is trained; now it indexes the passages and searches.", estimate
-    return f"{model} is being trained.", estimate
+        return f"{model} is trained; now it indexes the passages and searches."
+    return f"{model} is being trained."
 
 
 def _forms(
