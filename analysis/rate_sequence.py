@@ -34,7 +34,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.certificates import LARGEST_STAKE, hedge
 from blindspot.analysis.intervals import LEVEL
 from blindspot.analysis.weighted_draws import Cells
 
@@ -61,6 +60,9 @@ SIMULATED = 60
 """Simulated studies of a forecast."""
 _SPREADS = (0.25, 4.0)  # limits of a hypothesis's variance, in multiples of the estimated one
 _LEAST_VARIANCE = 1e-9
+LARGEST_STAKE = 0.98
+"""The largest stake, as a share of the stake at which one draw could lose the whole wealth."""
+_HALF_LOG_TAU = 0.9189385332046727
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,21 @@ def relative_chances(cells: Cells) -> np.ndarray:
     """Return the chance of each cell in multiples of the mean over all pairs, (c,); 1 where all are 0."""
     mean = cells.mean_chance
     return cells.chances / mean if mean else np.ones(len(cells.counts))
+
+
+def hedge(wealth: np.ndarray, tail_probability: np.ndarray | float, deviation: np.ndarray) -> np.ndarray:
+    """Return the stake that hedges a digital option that pays 1 / (1 - level) at the horizon. It needs about half as
+    many draws as stakes that maximise growth (compare Voracek and Orabona 2025, "STaR-Bets").
+
+    Args:
+        wealth: log of the bettor's wealth, begun at 0. tail_probability: log of 1 / the wealth that rejects. deviation:
+        standard deviation of the sum of the estimates from now to the horizon.
+    """
+    from scipy.special import log_ndtr, ndtri_exp
+
+    z = ndtri_exp(np.minimum(wealth + tail_probability, math.log(0.9)))
+    result: np.ndarray = np.exp(-(z**2) / 2 - _HALF_LOG_TAU - log_ndtr(z)) / deviation
+    return result
 
 
 @dataclass(frozen=True)
@@ -226,7 +243,7 @@ class _Bettors:
         self.stakes = np.zeros_like(self.begun)
 
     def set_stakes(self, step: int, next_estimate: _NextEstimate) -> None:
-        """Choose the stakes of the next draw as in `blindspot.analysis.certificates`: they hedge a digital option."""
+        """Choose the stakes of the next draw: they hedge a digital option that pays 1 / (1 - level) at the horizon."""
         low, high = GRID[self.piece], GRID[self.piece + 1]
         estimated = np.clip(next_estimate.mean, 1e-4, 0.999)[self.study]
         variance = next_estimate.variance[self.study]

@@ -32,22 +32,6 @@ class Cells:
         return float(self.counts @ self.chances / self.counts.sum())
 
 
-def group_into_cells(chances: np.ndarray) -> tuple[Cells, np.ndarray]:
-    """Group pairs by their chance of being a hit. Return the cells, with equal weights, and the cell of each pair, (n,)
-    int64.
-
-    Args:
-        chances: (n,) float64 from 0 to 1, a judge's probabilities. NaN, which stands for no probability, counts as the
-        mean of the others.
-    """
-    known = np.isfinite(chances)
-    filled = np.where(known, chances, float(chances[known].mean()) if known.any() else 0.0)
-    places = np.searchsorted(np.linspace(-9.22, 9.22, CELLS), log_odds(filled))
-    _, member, counts = np.unique(places, return_inverse=True, return_counts=True)
-    means = np.bincount(member, filled) / counts
-    return Cells(counts.astype(np.int64), means, np.ones(len(counts))), member
-
-
 def log_odds(chances: np.ndarray) -> np.ndarray:
     """Return the log odds of chances, after clipping them to 0.0001 to 0.9999."""
     clipped = np.clip(chances, _LOWEST, _HIGHEST)
@@ -90,16 +74,3 @@ def draw_order(weights: np.ndarray, seed: int, n: int) -> tuple[np.ndarray, np.n
     order = first[np.argsort(keys[first], kind="stable")]
     drawn = weights[order]
     return order, drawn / (weights.sum() - np.concatenate([[0.0], np.cumsum(drawn)[:-1]]))
-
-
-def simulated_draws(cells: Cells, n: int, study_count: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the cell of each draw of several simulated studies, (studies, n) int64, drawn in the way of `draw_order`."""
-    keys, labels = [], []
-    for cell, (count, weight) in enumerate(zip(cells.counts.tolist(), cells.weights.tolist(), strict=True)):
-        shown = min(count, n)
-        gaps = rng.exponential(size=(study_count, shown)) / (weight * (count - np.arange(shown)))
-        keys.append(np.cumsum(gaps, axis=1))  # the smallest keys of the cell, in order (Renyi 1953)
-        labels.append(np.full(shown, cell))
-    order = np.argsort(np.concatenate(keys, axis=1), axis=1)[:, :n]
-    drawn_cells: np.ndarray = np.concatenate(labels)[order]
-    return drawn_cells

@@ -124,7 +124,7 @@ def _unfinished_rows(connection: sqlite3.Connection, number: int) -> list[_Row]:
     unfinished question.
     """
     name, practice, again = connection.execute(
-        "SELECT name, practice, json_extract(settings, '$.certificate') IS NOT NULL FROM batch WHERE number = ?",
+        "SELECT name, practice, coalesce(json_extract(settings, '$.origin'), '') = 'check' FROM batch WHERE number = ?",
         (number,),
     ).fetchone()
     if practice:

@@ -17,7 +17,6 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.training.training_log import LOG
 from blindspot.backend.training.training_settings import DualEncoderSettings
-from blindspot.backend.training_sets.certificate_draws import read_plan
 from blindspot.backend.training_sets.export_options import ExportOptions
 from blindspot.backend.training_sets.exports import EXPORTS
 from blindspot.backend.training_sets.training_set import TrainingSet
@@ -312,34 +311,6 @@ def test_the_forms_begin_with_the_open_set(study):
     assert next(each for each in page.app.number_input if each.label == "Maximum rank").value == 3
     page = Page(study.folder, "training", "lea", tab="models", set="raw")
     assert "Train on raw" in [each.label for each in page.app.button]
-
-
-def test_a_set_is_certified_by_buttons(study, monkeypatch):
-    """Plan, queue and state; an annotator sees the certificate and no button."""
-    build(study, name="raw")
-    page = Page(study.folder, "training", "lea", set="raw")
-    assert "Not certified. No pairs were sampled yet." in page.text and "blindspot training-set" not in page.text
-    monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
-    monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
-
-    def press(start):
-        next(each for each in page.app.button if each.label.startswith(start)).click().run()
-
-    assert not [each for each in page.app.number_input if each.label.startswith("False negatives")], "not opened yet"
-    press("Certify this set")
-    next(each for each in page.app.number_input if each.label.startswith("False negatives")).set_value(40.0)
-    press("Plan")
-    assert "To certify at most 40% false negatives at 95% confidence" in page.text and read_plan(raw(study)) is None
-    press("Queue")
-    assert "Queued as batch raw-certificate-1" in page.text and read_plan(raw(study)) is not None
-    press("State what the labels prove")
-    assert "Nothing is judged yet" in page.text
-    for draw in (*read_plan(raw(study)).draws, *read_plan(raw(study)).positive_draws):
-        say(study, "ann", draw.question, {draw.passage: "negative"})
-    press("State what the labels prove")
-    assert "Certified: at most 40% false negatives" in page.text
-    shown = Page(study.folder, "training", "ann", set="raw")
-    assert "Certified: at most 40%" in shown.text and not shown.app.button
 
 
 def raw(study):

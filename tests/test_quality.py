@@ -10,7 +10,7 @@ from blindspot.backend.core.units import units_by_id
 from blindspot.backend.judging.audits import audit, batch_progress
 from blindspot.backend.judging.batches import batch_of_pairs, make_batch
 from blindspot.backend.judging.corrected import corrected_run, label_matrix
-from blindspot.backend.judging.quality import MAX_GESTURE_MS, missed_positives, quality
+from blindspot.backend.judging.quality import MAX_GESTURE_MS, quality
 from blindspot.backend.judging.settings import ArmShares
 from blindspot.db.errors import Missing
 from blindspot.db.queue import Queue
@@ -126,24 +126,6 @@ def test_drift_is_of_labels_in_another_batch(desk):
     found = quality(study)
     assert (found.drift.value, found.drift.passages, found.drift.questions) == (pytest.approx(2 / 3), 3, 2)
     assert [(each.name, each.repeats, each.same) for each in found.work] == [("ann", 3, 2), ("ben", 0, 0)]
-
-
-def test_positives_that_labels_missed(desk):
-    """By hand: of positives that were settled after more than one label, the labels that said otherwise."""
-    desk, _ = desk
-    for batch in ("one", "two"):
-        desk.batch(batch, questions=2)
-    for person in ("ann", "ben"):
-        desk.label(person, "q0", {"p1": "positive"})
-    desk.label("ann", "q3", {"p2": "negative", "p3": "negative"})
-    desk.label("ben", "q3", {"p2": "positive", "p3": "positive"})
-    assert missed_positives(desk.labels) == (0, 2), "the dispute about q3 is open"
-    desk.label("ada", "q3", {"p2": "positive", "p3": "negative"}, kind="adjudicate")
-    desk.label("ann", "q4", {"p1": "positive"})
-    assert missed_positives(desk.labels) == (1, 4), "p3 is no positive, and q4 has one label only"
-    desk.label("ann", "q1", {"p1": "negative"}, batch="one")
-    desk.label("ann", "q1", {"p1": "positive"}, batch="two")
-    assert missed_positives(desk.labels) == (2, 6), "a repeat"
 
 
 def test_questions_called_bad_are_counted_once_for_each_person(desk):

@@ -12,17 +12,17 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # package, lines at most, kB at most, lines planned
 TABLE = """
-analysis                4665  208.9  1800
-app                    27105 1224.7 10500
+analysis                4213  186.9  1800
+app                    26508 1196.8 10500
 backend                   20    0.9     0
 backend/checking        4861  213.0  2000
 backend/core            4283  175.7  2300
 backend/data            9692  419.2  3600
 backend/demo             685   29.2   400
 backend/evaluation      6425  285.3  2700
-backend/experiments     5376  232.2  2300
+backend/experiments     5135  220.5  2300
 backend/judges          5343  238.0  1900
-backend/judging         2948  130.4  1500
+backend/judging         2923  129.1  1500
 backend/maps            1509   63.8   700
 backend/reader          1661   71.8   700
 backend/recipes          645   27.0   300
@@ -30,12 +30,12 @@ backend/reports          806   40.3     0
 backend/retrieval       9766  439.0  4800
 backend/service         1072   44.0   650
 backend/text            1099   46.9   800
-backend/training        4731  203.4  2300
-backend/training_sets   4793  210.3  2200
+backend/training        4538  195.5  2300
+backend/training_sets   3866  168.3  2200
 backend/upkeep           704   31.1   350
-db                      5792  257.9  3400
+db                      5791  257.8  3400
 src                     1549   71.7   650
-benchmarks              5869  264.7  3000
+benchmarks              5492  246.6  3000
 docs                     177    7.8     0
 tests                  56000 2600.0 25000
 """

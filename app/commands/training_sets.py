@@ -10,15 +10,11 @@ import typer
 from blindspot.app.commands.common import AsJson, StudyOption, do, group, open_study, print_json, progress
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.text.number_words import quantity
-from blindspot.backend.training_sets.check_settings import CertificateSettings
 from blindspot.backend.training_sets.denoising import Thresholds
 from blindspot.backend.training_sets.export_options import ExportOptions
 from blindspot.backend.training_sets.spec import TrainingSetSpec
-from blindspot.db.errors import BadInput, Missing
 
 if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.training_sets.certificate_draws import CertificatePlan
     from blindspot.backend.training_sets.training_set import TrainingSet
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the training set.")]
@@ -87,8 +83,6 @@ def show(
     """Show the contents of a training set: pairs by source and reason, and removed pairs by rank, relation and
     bucket.
     """
-    from blindspot.app.certificates import stated_lines
-    from blindspot.backend.training_sets.certificates import stated_certificate
     from blindspot.backend.training_sets.training_set import TrainingSet
 
     opened = open_study(study)
@@ -100,12 +94,10 @@ def show(
         else:
             _print_pairs(result, question, pairs)
         return
-    certificate = stated_certificate(opened, result)
     if json:
-        print_json({**result.manifest, "certificate": None if certificate is None else certificate.as_json()})
+        print_json(result.manifest)
         return
     _print_set(result)
-    print(*stated_lines(certificate), sep="\n")
     _print_counts(result.manifest["counts"])
 
 
@@ -143,86 +135,6 @@ def diff(
         print(f"{change.question} {change.passage}: {before_words} -> {after_words} ({change.why})")
     if limit and summary.changed > limit:
         print(f"... and {summary.changed - limit:,} more; --limit 0 prints all.")
-
-
-@training_set_app.command("certify")
-@takes_settings(CertificateSettings, names=("judge", "labels", "positives", "seed"))
-def certify_set(
-    name: Name,
-    at_most: Annotated[
-        str | None, typer.Option("--at-most", metavar="SHARE", help="Share of false negatives to certify, as in 2%.")
-    ] = None,
-    confidence: Annotated[
-        str, typer.Option(metavar="SHARE", help="Confidence of each bound, as in 95%; new certificates only.")
-    ] = "95%",
-    *,
-    settings: dict[str, Any],
-    more: Annotated[
-        int | None, typer.Option(min=1, help="Draw this many further negatives as another batch to judge.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan; draw and store nothing.")] = False,
-    json: AsJson = False,
-    study: StudyOption = None,
-) -> None:
-    """Certify how many false negatives a training set has at most: draw pairs to judge, then state what they prove.
-
-    The first call makes a plan, and the batch to judge. Later calls state the bounds from the labels so far. The bounds
-    stay valid however often you call the command.
-    """
-    from blindspot.app.certificates import state_lines
-    from blindspot.backend.training_sets.certificate_draws import (
-        HIGHEST,
-        draw_more,
-        make_plan,
-        no_plan_message,
-        parse_share,
-        read_plan,
-    )
-    from blindspot.backend.training_sets.certificates import certify
-    from blindspot.backend.training_sets.training_set import TrainingSet
-
-    opened = open_study(study)
-    target = None if at_most is None else parse_share(at_most, "--at-most", HIGHEST)
-    level = parse_share(confidence, "--confidence")
-    made = read_plan(TrainingSet.open(opened, name))
-    if made is None:
-        if more is not None or target is None:
-            raise Missing(no_plan_message(name))
-        planned = make_plan(opened, name, target, confidence=level, **settings)
-        _queue_certificate(opened, name, planned, dry_run, json)
-        return
-    if settings.get("judge") not in (None, made.judge):
-        raise BadInput(
-            f"the pairs of training set {name!r} were drawn with {made.judge or 'no judge'}; leave out --judge, or build "
-            "the set under another name to draw again"
-        )
-    if more is not None:
-        batch = draw_more(opened, name, more)
-        print(f"Queued {quantity(more, 'negative')} more as batch {batch}; judge them on Judge, then certify again.")
-        return
-    found = certify(opened, name, target, store=not dry_run)
-    if json:
-        print_json(found.as_json())
-    else:
-        print(*state_lines(found), sep="\n")
-
-
-def _queue_certificate(study: Study, name: str, planned: CertificatePlan, dry_run: bool, json: bool) -> None:
-    """Make the batch of a certificate unless this is a dry run, and print the plan."""
-    from blindspot.app.certificates import plan_lines
-    from blindspot.backend.training_sets.certificate_draws import queue_plan
-
-    batch = None if dry_run else queue_plan(study, name, planned)
-    if json:
-        print_json(planned.as_json())
-    else:
-        print(*plan_lines(name, planned), sep="\n")
-        if batch is None:
-            print("Nothing was drawn, because of --dry-run.")
-        elif planned.batches:
-            print(
-                f"Queued them as batch {batch} (seed {planned.seed}). Judge it, then run: blindspot training-set certify {name}"
-            )
 
 
 @training_set_app.command("export")

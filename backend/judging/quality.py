@@ -191,31 +191,6 @@ def repeated_judgements(label_events: Sequence[EventRow]) -> list[tuple[str, str
     ]
 
 
-def missed_positives(labels: Labels) -> tuple[int, int]:
-    """Return how many of the blind labels given to positives were related or negative, and the number of these blind
-    labels.
-
-    A positive is a passage whose settled label is positive and is based on more than one label: by adjudication, by
-    several people, or by a repeat. Labels that were not undone are counted, and in each batch only the last one. Labels
-    "unsure" are not counted.
-    """
-    state = {(pair.question, pair.passage): pair.state for pair in labels.consensus() if pair.label == "positive"}
-    labels_by_passage: dict[tuple[str, str], dict[tuple[str, str | None], Label]] = defaultdict(dict)
-    for event in labels_in_force(labels.events(by_people=True)):
-        if event.passage is None or event.label is None or event.label == "unsure" or not event.blind:
-            continue
-        pair = event.question, event.passage
-        if pair in state:
-            labels_by_passage[pair][event.annotator, event.batch] = event.label
-    counted = [
-        label
-        for pair, of in labels_by_passage.items()
-        if len(of) > 1 or state[pair] == "adjudicated"
-        for label in of.values()
-    ]
-    return sum(label != "positive" for label in counted), len(counted)
-
-
 def share_of_equal_labels(study: Study, comparisons: Sequence[tuple[str, bool]]) -> Rate:
     """Return the share of equal labels, with a bootstrap interval over units of observation.
 

@@ -1,3 +1,1 @@
-"""Training sets: mining and denoising negatives, building, comparing and exporting sets, and certifying
-their quality.
-"""
+"""Training sets: mining and denoising negatives, building, comparing and exporting sets."""

@@ -1,16 +1,14 @@
-"""The settings of gold checks and certificates, declared once for the commands, the pages and the batches."""
+"""The settings of gold checks, declared once for the commands, the pages and the batches."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from blindspot.analysis.intervals import LEVEL
 from blindspot.backend.core.declared import Field, settings_class
 from blindspot.backend.evaluation.settings import HEADLINE_K, RelevantBy, Rule
 from blindspot.backend.text.default_rule import DEFAULT_RULE
 
 Population = Literal["misses", "hits", "training"]
-POSITIVES = 30
 
 
 @settings_class
@@ -39,20 +37,3 @@ class GoldCheck:
     def about(self) -> tuple[object, ...]:
         """Return the population whose share of doubtful claims is estimated, regardless of how claims are drawn."""
         return (self.population, self.of) if self.population == "training" else (self.population, self.of, self.k)
-
-
-@settings_class
-class CertificateSettings:
-    """The settings of a new certificate: what it certifies, and how its pairs are drawn."""
-
-    confidence: float = Field(default=LEVEL, description="Confidence of each bound", ge=0.5, lt=1)
-    judge: str | None = Field(
-        default=None,
-        description="Judge whose scores choose the pairs and save labels; new certificates only",
-        json_schema_extra={"metavar": "NAME"},
-    )
-    labels: int | None = Field(
-        default=None, description="Negatives to judge; default as many as the plan finds enough", ge=1
-    )
-    positives: int = Field(default=POSITIVES, description="Positives to judge, for the share that is right", ge=0)
-    seed: int = Field(default=0, description="Seed of the random draw", ge=0)

@@ -17,7 +17,6 @@ from blindspot.app.components.quality.judges import judges_panel
 from blindspot.app.components.sign_in import sign_in
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.team.batches import new_batch_button, offer_random_questions
-from blindspot.app.components.training.certificate import certificates_panel
 from blindspot.app.judging_stores import label_count_words, labels_and_givers
 from blindspot.app.markup import Html, div, show, tag
 from blindspot.backend.core.result_table import stated_interval
@@ -88,7 +87,6 @@ def render(open_study: Study, person: Person | None) -> None:
         _offer_audit(open_study, audited, *drawn_from)
     show(div(agreement_panel(found), people_panel(found), cls="side-by-side people-beside"), disputes)
     show(judges_panel(_judges(open_study, mark, sample), judge, trust, _injections(open_study, judge), page_address))
-    show(certificates_panel(open_study))
     show(batches_panel(batches))
 
 

@@ -18,7 +18,6 @@ from blindspot.app.components.marks import notice
 from blindspot.app.components.message import show_last_message, try_action
 from blindspot.app.components.parts import parts_panel
 from blindspot.app.components.plots import plot
-from blindspot.app.components.training.certificate import certificate_check
 from blindspot.app.components.training.changes import PARAMETERS, change_words, contents_panel, reason_words
 from blindspot.app.components.training.export import export_form
 from blindspot.app.components.training.labels import label_sentence, label_warning
@@ -88,7 +87,6 @@ def set_section(
         label_warning(open_study)
     with st.container(key="set-check"):
         show(tag("h2", "Checks"))
-        certificate_check(open_study, training_set, sees_labels)
         gold_row(open_study, GoldCheck("training", training_set.name))
         _policy_check(open_study, training_set)
     with st.container(key="set-export"):

@@ -13,7 +13,6 @@ from pathlib import Path
 from blindspot.backend.core.manifest import atomic_folder, file_sha256, write_manifest, write_text
 from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
-from blindspot.backend.training_sets.certificates import stated_certificate
 from blindspot.backend.training_sets.exports.base import EXPORTS, ExportOptions, ExportRows
 from blindspot.backend.training_sets.exports.card import card
 from blindspot.backend.training_sets.training_set import TrainingSet
@@ -64,7 +63,6 @@ def export(
     if not target.parent.is_dir():
         raise Refused(f"{target.parent} is not a folder; name one that exists")
     rows = ExportRows(study, training_set, options, progress)
-    certificate = stated_certificate(study, training_set)
     with atomic_folder(target.absolute()) as building:
         counts, notes = form.write(building, rows)
         sha256 = {file: file_sha256(building / file) for file in counts}
@@ -78,7 +76,6 @@ def export(
                 "fingerprint": training_set.manifest["fingerprint"],
                 "last_event": training_set.manifest["inputs"]["labels"]["last_event"],
                 "settings": options.as_dict(),
-                "certificate": None if certificate is None else certificate.as_json(),
                 "rows": counts,
                 "sha256": sha256,
                 "notes": list(notes),

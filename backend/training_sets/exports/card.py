@@ -6,11 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from blindspot.analysis.agreement import Agreement
-from blindspot.analysis.audit import Rate
 from blindspot.backend.core.study import Study
-from blindspot.backend.training_sets.certificates import Certificate, proof_sentences, stated_certificate
 from blindspot.backend.training_sets.exports.base import ExportFormat
-from blindspot.backend.training_sets.residual import ResidualFalseNegatives, residual_false_negatives
 from blindspot.backend.training_sets.training_set import TrainingSet
 
 SOURCE_WORDS = {
@@ -46,7 +43,7 @@ def card(
             f"- {dropped:,} seen and dropped, not in these files",
         ],
         "How it was made": list(_model_lines(manifest)),
-        "How far the labels can be trusted": list(_trust_lines(study, training_set)),
+        "How far the labels can be trusted": list(_trust_lines(study)),
         "Left out": _left_out_lines(manifest),
         "Licence": [LICENCE],
     }
@@ -85,7 +82,7 @@ def _proposed_above(thresholds: Mapping[str, Any]) -> str:
     return f"from {with_answer} with an answer" + ("" if above is None else f", from {above} without")
 
 
-def _trust_lines(study: Study, training_set: TrainingSet) -> Iterator[str]:
+def _trust_lines(study: Study) -> Iterator[str]:
     from blindspot.backend.judging.quality import quality
 
     together = quality(study).together
@@ -93,16 +90,6 @@ def _trust_lines(study: Study, training_set: TrainingSet) -> Iterator[str]:
         yield "- agreement of people: nobody has judged anything blind"
     else:
         yield f"- agreement of people on positive or not: {_agreement(together.positive)}"
-    yield f"- estimated false negatives left: {_residual_line(residual_false_negatives(study, training_set))}"
-    yield f"- certificate: {_certificate_line(stated_certificate(study, training_set))}"
-
-
-def _certificate_line(certificate: Certificate | None) -> str:
-    if certificate is None:
-        return "none; nobody certified how many false negatives this set has at most"
-    if certificate.withdrawn:
-        return f"withdrawn, because {'; '.join(certificate.withdrawn)}"
-    return f"{' '.join(proof_sentences(certificate))} By what these annotators call positive, up to label event {certificate.label_event:,}."
 
 
 def _agreement(agreement: Agreement) -> str:
@@ -113,24 +100,6 @@ def _agreement(agreement: Agreement) -> str:
         f"Krippendorff's alpha {agreement.value:.2f}{interval}, n = {agreement.passages:,} passages of {agreement.questions:,} "
         "questions, over all labels of the study"
     )
-
-
-def _residual_line(residual: ResidualFalseNegatives | None) -> str:
-    if residual is None:
-        return "unknown; no question of a random audit is in this set"
-    if residual.rate.value is None:
-        return f"unknown; none of the {residual.rate.unsettled:,} audited negatives is settled"
-    return (
-        f"{_share(residual.rate)} of the mined negatives that the policy keeps before people's labels, at the ranks that "
-        f"the audits drew from (n = {residual.rate.passages:,} passages of {residual.rate.questions:,} questions); "
-        f"{residual.unjudged:,} kept negatives are not judged"
-    )
-
-
-def _share(rate: Rate) -> str:
-    interval = "" if rate.low is None or rate.high is None else f" (95%: {100 * rate.low:.1f} to {100 * rate.high:.1f})"
-    assert rate.value is not None
-    return f"{100 * rate.value:.1f}%{interval}"
 
 
 def _left_out_lines(manifest: Mapping[str, Any]) -> list[str]:
