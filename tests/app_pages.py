@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from html import unescape
 from pathlib import Path
@@ -88,7 +89,6 @@ class Page:
     """
 
     def __init__(self, folder: Path, page: str = "", person: str | None = None, /, **parameters: object):
-        import os
 
         os.environ |= {"BLINDSPOT_STUDY": str(folder), "BLINDSPOT_SIGN_IN": "none"}
         self.app = AppTest.from_file(str(MAIN), default_timeout=60)
@@ -150,3 +150,8 @@ def lacked_words(page):
     )
     words = f"{page.text.split('/* ')[0]} {labels}"
     return [words[max(found.start() - 60, 0) : found.end() + 40] for found in LACKED.finditer(words)]
+
+
+def sent_to_browser(page: Page) -> str:
+    """Return everything that the page sends to the browser, including the judging component's data."""
+    return "\n".join(str(element.proto) for element in page.app.main)  # messages, whatever their kind

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import torch
+
 from tests.studies import tiny_bert
 
 
@@ -69,4 +71,15 @@ def tiny_colbert(folder: Path, seed: int = 0, width: int = 8, **transformer: obj
     modules = [body, head, MultiVectorMask(skiplist_words=[".", ","]), Normalize(**names)]
     MultiVectorEncoder(modules=modules, device="cpu").save(str(folder))
     shutil.rmtree(plain)
+    return folder
+
+
+def ready(folder, labels=1):
+    """A cross-encoder that somebody else made, with random weights."""
+    import transformers
+
+    tiny_bert(folder)
+    config = transformers.BertConfig.from_pretrained(folder, num_labels=labels)
+    torch.manual_seed(1)
+    transformers.BertForSequenceClassification(config).save_pretrained(folder)
     return folder

@@ -17,21 +17,7 @@ from blindspot.backend.training_sets.builder import build
 from blindspot.db.errors import BadInput, Missing, Refused
 from tests.indexes import bm25_of
 from tests.studies import births, make_study, people, tiny_bert
-
-
-def rotated(questions=400, passages=2000, dimension=24, seed=0):
-    """Unit passage vectors in 16 bits, as in an index, and questions that are near their passage after an unknown
-    rotation.
-    """
-    rng = np.random.default_rng(seed)
-    vectors = rng.normal(size=(passages, dimension))
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    rotation = np.linalg.qr(rng.normal(size=(dimension, dimension)))[0]
-    positives = rng.choice(passages, questions, replace=False)
-    asked = vectors[positives] @ rotation + 0.02 * rng.normal(size=(questions, dimension))
-    asked /= np.linalg.norm(asked, axis=1, keepdims=True)
-    negatives = rng.integers(passages, size=(questions, 6))
-    return TrainingQuestions(asked.astype(np.float32), positives[:, None], negatives), vectors.astype(np.float16)
+from tests.training import rotated
 
 
 def test_a_map_that_can_be_learned_is_learned(one_thread):

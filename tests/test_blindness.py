@@ -27,7 +27,7 @@ from blindspot.db.labels import Labels
 from blindspot.db.leases import LEASE_SECONDS
 from blindspot.db.people import PAUSE_SECONDS, People
 from blindspot.db.queue import Candidate, Item, Queue
-from tests.app_pages import Page, hand_made_study
+from tests.app_pages import Page, hand_made_study, sent_to_browser
 from tests.judging import Desk
 
 
@@ -308,11 +308,6 @@ def test_adjudication_in_the_address_shows_an_annotator_nothing(study):
     assert not page.app.exception and "says positive" not in sent_to_browser(page)
     settling = sent_to_browser(Page(study.folder, "judge", "lea", adjudicate=1, question="q3"))
     assert "1 says positive" in settling and "1 says negative" in settling
-
-
-def sent_to_browser(page: Page) -> str:
-    """Return everything that the page sends to the browser, including the judging component's data."""
-    return "\n".join(str(element.proto) for element in page.app.main)  # messages, whatever their kind
 
 
 def test_cards_hold_ranks_and_settled_labels_only_of_passages_that_are_labelled(study):

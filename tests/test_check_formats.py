@@ -10,14 +10,11 @@ import pyarrow.parquet as parquet
 import pytest
 
 from blindspot.backend.checking.check import check
-from blindspot.backend.checking.pairs import negative_pairs
 from blindspot.backend.checking.reading import open_training_file
 from blindspot.backend.checking.sample import peoples_labels
 from blindspot.db.errors import BadInput
-from blindspot.db.events import Choice, LabelEvent
-from blindspot.db.labels import Labels
-from blindspot.db.people import People
 from tests import training_files as made
+from tests.training_files import contents, judge, unlabelled_copy
 
 OUTPUTS = ("triplet", "n-tuple", "labeled-pair", "labeled-list")
 KINDS = ("jsonl", "parquet", "csv", "arrow", "saved")
@@ -40,13 +37,6 @@ OTHERS = {
 }
 
 
-def contents(path):
-    """The bytes of a file, or of every file of a folder by name."""
-    if path.is_dir():
-        return {str(each.relative_to(path)): each.read_bytes() for each in sorted(path.rglob("*")) if each.is_file()}
-    return path.read_bytes()
-
-
 def plain(path):
     """The rows of a table, as its library reads them."""
     from datasets import load_from_disk
@@ -64,26 +54,6 @@ def plain(path):
 
         return pandas.read_csv(path).to_dict("records")
     return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def judge(found, chosen, label="positive"):
-    """Let a person judge negative pairs, by their places among them."""
-    pairs = negative_pairs(found.checked_study.occurrences)
-    People(found.study.labels_path).add("ann")
-    labels = Labels(found.study.labels_path, passages=found.study.corpus.ordinals)
-    for place in chosen:
-        question, passage = f"q{pairs.question[place] + 1}", f"p{pairs.passage[place] + 1}"
-        event = LabelEvent(f"e{place}", "label", question, (Choice(passage, label),))
-        assert labels.add("ann", event).is_in_store
-    return [(found.study.questions.get(f"q{pairs.question[p] + 1}").text, found.study.corpus.passage(int(pairs.passage[p])).text) for p in chosen]  # fmt: skip
-
-
-def unlabelled_copy(path, folder):
-    """Check a file, write it back without any label, and return the copy."""
-    found = check(path, folder / "study")
-    out = folder / f"out-{path.name}"
-    found.write(out)
-    return found, out
 
 
 @pytest.mark.parametrize(("output", "kind", "scores"), MINED)

@@ -28,7 +28,7 @@ import pytest
 
 from blindspot.backend.checking.check import check
 from tests import training_files as made
-from tests.test_check_formats import contents, judge, unlabelled_copy
+from tests.training_files import contents, judge, unlabelled_copy
 
 Pairs = set[tuple[str, str, bool]]
 """Question, passage, and whether the passage is a positive."""

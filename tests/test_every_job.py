@@ -44,12 +44,12 @@ from blindspot.backend.training_sets.builder import build
 from blindspot.backend.training_sets.judged_batches import make_batch_by_judge
 from blindspot.db.people import People
 from tests.encoder_models import tiny_colbert, tiny_splade
+from tests.installed import installed
 from tests.job_kinds import every_kind
 from tests.llm_server import ChatServer
 from tests.readers import QUICK as QUICK_READER
 from tests.readers import tiny_reader
 from tests.studies import births, people, tiny_bert
-from tests.test_registry import installed
 from tests.training_studies import say
 
 QUICK = {

@@ -37,8 +37,7 @@ from blindspot.backend.service.api import make_api
 from blindspot.backend.service.service import Service
 from blindspot.backend.training.ready_cross_encoder import add_cross_encoder
 from tests.app_pages import Page
-from tests.encoder_models import tiny_colbert, tiny_splade
-from tests.test_ready_cross_encoder import ready
+from tests.encoder_models import ready, tiny_colbert, tiny_splade
 from tests.ties import first as first_hits
 from tests.ties import same_ranking
 

@@ -9,7 +9,7 @@ from blindspot.backend.retrieval.exact import staging
 from blindspot.backend.retrieval.exact.gpu import GPUSearch, GPUShard, best_rows
 from blindspot.backend.retrieval.search import ExactSearch
 from blindspot.db.errors import Refused
-from tests.test_search import brute_force
+from tests.ties import brute_force
 
 
 @pytest.fixture(autouse=True)

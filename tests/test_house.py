@@ -1,38 +1,12 @@
 """The structure of the code: imports run one way, nothing heavy loads early, pins agree."""
 
 import ast
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-PLACES = {"blindspot": "src/blindspot"}  # the other rooms are folders of their own name
-MAY_IMPORT = {
-    "blindspot": {"blindspot", "backend", "analysis", "db"},
-    "app": {"app", "backend", "analysis", "db"},
-    "backend": {"backend", "analysis", "db"},
-    "analysis": {"analysis"},
-    "db": {"db"},
-}
-HEAVY = (
-    "torch",
-    "transformers",
-    "sentence_transformers",
-    "faiss",
-    "jnius",
-    "umap",
-    "openTSNE",
-    "pandas",
-    "plotly",
-    "streamlit",
-    "scipy",
-    "sklearn",
-    "numba",
-)
-
+from tests.sources import HEAVY, MAY_IMPORT, ROOT, imported, modules, pins
 
 # The packages of backend/ and the module progress, lowest first: each may import those before it. CONTRIBUTING.md
 # explains what each is for.
@@ -42,29 +16,6 @@ LAYERS = (
     "reports", "reader", "maps", "recipes", "experiments", "demo", "upkeep", "service",
 )  # fmt: skip
 BESIDE = {"reader": {"maps"}, "maps": {"reader"}}  # same height: neither imports the other
-
-
-def modules(room):
-    """The Python files of a room. (`rglob` does not follow the links of src/blindspot to the other rooms.)"""
-    return sorted((ROOT / PLACES.get(room, room)).rglob("*.py"))
-
-
-def imported(path):
-    """(room or top-level name, line) of every import of a file, inside functions as well.
-
-    `blindspot.backend.core` belongs to the room backend; what is left of `blindspot` is the room of that name.
-    """
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        for name in names:
-            top, _, rest = name.partition(".")
-            inner = rest.split(".")[0]
-            yield (inner if top == "blindspot" and inner in MAY_IMPORT else top), node.lineno
 
 
 @pytest.mark.parametrize("room", MAY_IMPORT)
@@ -177,15 +128,6 @@ def test_nothing_heavy_at_import(module):
     code = f"import sys, {module}; print([name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
-
-
-def pins(name):
-    lines = (ROOT / name).read_text().splitlines()
-    return dict(
-        re.fullmatch(r"([\w.-]+)(?:\[\w+\])?==([\w.]+)", line).groups()
-        for line in lines
-        if line and line[0] not in "#-"
-    )
 
 
 def test_the_gpu_requirements_differ_in_faiss_alone():

@@ -12,7 +12,6 @@ import threading
 import time
 from datetime import UTC, datetime, timedelta
 
-import numpy as np
 import psutil
 import pytest
 
@@ -25,32 +24,10 @@ from blindspot.backend.retrieval.bm25 import build_index
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.jobs import Jobs
+from tests.counted_jobs import count_up, give_back, until, wait
 from tests.studies import make_study, people
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-
-
-@dataclasses.dataclass
-class Outcome:
-    count: int
-    where: object
-    share: float
-
-
-class Part:
-    name = "a-part"
-
-
-@job("test count")
-def count_up(study, steps=10**9, file=None, progress=None):
-    """Run until all steps are done, and write each step to a file."""
-    for step in range(steps):
-        progress(step, None, "counting")
-        if file is not None:
-            with open(file, "a") as lines:
-                print(step, file=lines)
-        time.sleep(0.01)
-    return {"steps": steps}
 
 
 @job("test light", light=True)
@@ -61,19 +38,6 @@ def at_once(study, progress=None):
 @job("test silent")
 def report_nothing(study, progress=None):
     time.sleep(10**6)
-
-
-@job("test result")
-def give_back(study, what, progress=None):
-    return {
-        "text": "a-run",
-        "nothing": None,
-        "number": 3,
-        "dataclass": Outcome(np.int64(3), study.folder, float("nan")),
-        "part": Part(),
-        "list": (1, "two"),
-        "object": object,
-    }[what]
 
 
 @job("test inner")
@@ -99,18 +63,6 @@ def study(tmp_path):
 @pytest.fixture(autouse=True)
 def processes_find_this_module(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", ROOT)
-
-
-def wait(study, id, seconds=60):
-    return until(study, id, lambda job: not job.unfinished, seconds)
-
-
-def until(study, id, is_so, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not is_so(job := jobs.status(study, id)):
-        assert time.monotonic() < deadline, (job, jobs.log(study, id))
-        time.sleep(0.02)
-    return job
 
 
 def test_here(study):
@@ -227,7 +179,7 @@ def test_a_job_goes_on_when_the_process_that_submitted_it_is_killed(study, tmp_p
     lines = tmp_path / "lines"
     code = (
         "import sys, time; from blindspot.backend.core import jobs; from blindspot.backend.core.study import Study\n"
-        "from tests.test_jobs import count_up\n"
+        "from tests.counted_jobs import count_up\n"
         "print(jobs.submit(count_up, Study.open(sys.argv[1]), steps=150, file=sys.argv[2]), flush=True); time.sleep(60)"
     )
     parent = subprocess.Popen(
@@ -445,7 +397,7 @@ def test_unknown_jobs(study):
 
 
 def test_nothing_heavy_is_imported_where_jobs_are_defined():
-    from tests.test_house import HEAVY, modules
+    from tests.sources import HEAVY, modules
 
     defining = [path for path in modules("backend") if "\n@job(" in path.read_text()]
     names = [".".join(("blindspot", *path.relative_to(ROOT).with_suffix("").parts)) for path in defining]

@@ -34,8 +34,7 @@ from blindspot.db.errors import Missing, Refused
 from blindspot.db.people import People
 from tests.indexes import bm25_of
 from tests.studies import births, make_study, people, tiny_bert
-from tests.test_adapter import rotated
-from tests.training import QUICK
+from tests.training import QUICK, rotated
 from tests.training_studies import say
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -10,9 +10,8 @@ from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.queue import Candidate, Item, Queue
-from tests.app_pages import Page
+from tests.app_pages import Page, sent_to_browser
 from tests.judging import searched_study
-from tests.test_blindness import sent_to_browser
 
 SHOWN = ("p100", "p101", "p102", "p103")
 

@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from blindspot.backend.core.extras import EXTRAS
 from tests.core_environment import built, make_environment
 from tests.core_journey import Installed
-from tests.test_house import imported, modules, pins
+from tests.sources import imported, modules, pins
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -29,8 +29,8 @@ from blindspot.plugin import DenoisingPolicy, Format, ImportedQuestion, PairJudg
 from blindspot.testing import PluginFault, check_export, check_format, check_judge, check_policy, check_retriever
 from tests.format_files import SAMPLES
 from tests.indexes import bm25_of
+from tests.installed import installed
 from tests.studies import births, make_study, people
-from tests.test_registry import installed
 
 PAGES = Path(__file__).parents[1] / "docs" / "extend"
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)

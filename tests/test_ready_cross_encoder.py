@@ -14,21 +14,11 @@ from blindspot.backend.training.ready_cross_encoder import add_cross_encoder
 from blindspot.backend.training.scoring import CrossEncoderScorer, score_run
 from blindspot.backend.training.training_settings import CrossEncoderSettings
 from blindspot.db.errors import BadInput, Missing, Refused
+from tests.encoder_models import ready
 from tests.indexes import bm25_of
 from tests.studies import births, make_study, people, tiny_bert
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def ready(folder, labels=1):
-    """A cross-encoder that somebody else made, with random weights."""
-    import transformers
-
-    tiny_bert(folder)
-    config = transformers.BertConfig.from_pretrained(folder, num_labels=labels)
-    torch.manual_seed(1)
-    transformers.BertForSequenceClassification(config).save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -11,21 +11,12 @@ import pytest
 from blindspot.backend.core.registry import Registry
 from blindspot.db.errors import Refused
 from tests.absent import hide
+from tests.installed import installed
 
 
 @dataclass(frozen=True)
 class Thing:
     name: str
-
-
-def installed(folder, name, group, points, module):
-    """An installed package: a module and the metadata that names its entry points."""
-    (folder / f"{name}.py").write_text(module)
-    info = folder / f"{name}-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    lines = "".join(f"{key} = {value}\n" for key, value in points.items())
-    (info / "entry_points.txt").write_text(f"[{group}]\n{lines}")
 
 
 def test_entries_are_found_by_name_and_errors_list_what_is_known():

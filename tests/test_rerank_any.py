@@ -14,9 +14,9 @@ from blindspot.backend.training import scoring
 from blindspot.backend.training.ready_cross_encoder import add_cross_encoder
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.records import Hits
+from tests.encoder_models import ready
 from tests.indexes import bm25_of
 from tests.studies import births, make_study, people
-from tests.test_ready_cross_encoder import ready
 
 K = 10
 QUESTIONS = ["Where was Arve Burset1 born?", "a weaver from Oslo"]

@@ -15,17 +15,7 @@ from blindspot.backend.retrieval.exact.scores import exact_best
 from blindspot.backend.retrieval.retriever import top_k
 from blindspot.backend.retrieval.search import ExactSearch
 from blindspot.db.errors import Refused
-
-
-def brute_force(vectors, questions, k, similarity="dot"):
-    rows, wanted = vectors.astype(np.float64), questions.astype(np.float64)
-    if similarity == "dot":
-        scores = wanted @ rows.T
-    else:
-        scores = -((wanted[:, None, :] - rows[None, :, :]) ** 2).sum(2)
-    scores = scores.astype(np.float32)
-    order = np.stack([np.lexsort((np.arange(len(rows)), -row)) for row in scores])[:, :k]
-    return order, np.take_along_axis(scores, order, 1)
+from tests.ties import brute_force
 
 
 @pytest.mark.parametrize("similarity", ["dot", "l2"])

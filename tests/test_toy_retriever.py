@@ -23,8 +23,8 @@ from blindspot.backend.service.api import make_api
 from blindspot.backend.service.service import Service
 from blindspot.db.errors import BadInput, Refused
 from tests.app_pages import Page
+from tests.installed import installed
 from tests.studies import births, make_study, people
-from tests.test_registry import installed
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs" / "retrieve.md"

@@ -21,7 +21,7 @@ from blindspot.db.events import LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.records import Hits
 from tests.indexes import bm25_of
-from tests.test_registry import installed
+from tests.installed import installed
 from tests.training_studies import build, content, copied, judge_report, say, score, told
 
 

@@ -21,9 +21,8 @@ from blindspot.db.labels import Labels
 from blindspot.db.people import SIMULATED, People
 from blindspot.db.queue import Candidate, Item, Queue
 from blindspot.db.waiting import Reassignment
-from tests.app_pages import Page, hand_made_study
+from tests.app_pages import Page, hand_made_study, sent_to_browser
 from tests.judging import PASSAGES, Desk, searched_study
-from tests.test_blindness import sent_to_browser
 
 FIVE = ("ann", "ben", "cid", "dot", "eve")
 SHOWN = (Candidate("p1", 0), Candidate("p2", 1))

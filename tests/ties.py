@@ -51,3 +51,14 @@ def _scores(hits: Hits, row: int) -> dict[int, float]:
     """Return the score of each passage of a list, in the order of the list."""
     pairs = zip(np.asarray(hits.ordinals[row]).tolist(), np.asarray(hits.scores[row]).tolist(), strict=True)
     return {passage: score for passage, score in pairs if passage >= 0}
+
+
+def brute_force(vectors, questions, k, similarity="dot"):
+    rows, wanted = vectors.astype(np.float64), questions.astype(np.float64)
+    if similarity == "dot":
+        scores = wanted @ rows.T
+    else:
+        scores = -((wanted[:, None, :] - rows[None, :, :]) ** 2).sum(2)
+    scores = scores.astype(np.float32)
+    order = np.stack([np.lexsort((np.arange(len(rows)), -row)) for row in scores])[:, :k]
+    return order, np.take_along_axis(scores, order, 1)

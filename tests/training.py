@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
+
 from blindspot.backend.core.settings import EncoderSettings
+from blindspot.backend.training.adapter_map import TrainingQuestions
 from blindspot.backend.training.checkpoints import TrainingFolders
 from blindspot.backend.training.dual_encoder import train
 from blindspot.backend.training.examples import Example
@@ -79,3 +82,18 @@ def quick(begin: EncoderSettings, target: Path, data=None, progress=None, restar
 def weights(folder: Path) -> dict[str, bytes]:
     """The bytes of every weights file."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.safetensors"))}
+
+
+def rotated(questions=400, passages=2000, dimension=24, seed=0):
+    """Unit passage vectors in 16 bits, as in an index, and questions that are near their passage after an unknown
+    rotation.
+    """
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(passages, dimension))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    rotation = np.linalg.qr(rng.normal(size=(dimension, dimension)))[0]
+    positives = rng.choice(passages, questions, replace=False)
+    asked = vectors[positives] @ rotation + 0.02 * rng.normal(size=(questions, dimension))
+    asked /= np.linalg.norm(asked, axis=1, keepdims=True)
+    negatives = rng.integers(passages, size=(questions, 6))
+    return TrainingQuestions(asked.astype(np.float32), positives[:, None], negatives), vectors.astype(np.float16)

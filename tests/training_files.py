@@ -9,6 +9,12 @@ import json
 from functools import cache
 from pathlib import Path
 
+from blindspot.backend.checking.check import check
+from blindspot.backend.checking.pairs import negative_pairs
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+
 CITIES = (
     "Oslo",
     "Bergen",
@@ -206,3 +212,30 @@ def beir(folder: Path) -> Path:
         "".join(f"t{i} Q0 d{(i + s) % 24} {r} {9.5 - r} bm25\n" for i in range(24) for r, s in enumerate((1, 0, 7), 1))
     )
     return folder
+
+
+def contents(path):
+    """The bytes of a file, or of every file of a folder by name."""
+    if path.is_dir():
+        return {str(each.relative_to(path)): each.read_bytes() for each in sorted(path.rglob("*")) if each.is_file()}
+    return path.read_bytes()
+
+
+def judge(found, chosen, label="positive"):
+    """Let a person judge negative pairs, by their places among them."""
+    pairs = negative_pairs(found.checked_study.occurrences)
+    People(found.study.labels_path).add("ann")
+    labels = Labels(found.study.labels_path, passages=found.study.corpus.ordinals)
+    for place in chosen:
+        question, passage = f"q{pairs.question[place] + 1}", f"p{pairs.passage[place] + 1}"
+        event = LabelEvent(f"e{place}", "label", question, (Choice(passage, label),))
+        assert labels.add("ann", event).is_in_store
+    return [(found.study.questions.get(f"q{pairs.question[p] + 1}").text, found.study.corpus.passage(int(pairs.passage[p])).text) for p in chosen]  # fmt: skip
+
+
+def unlabelled_copy(path, folder):
+    """Check a file, write it back without any label, and return the copy."""
+    found = check(path, folder / "study")
+    out = folder / f"out-{path.name}"
+    found.write(out)
+    return found, out

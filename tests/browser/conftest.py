@@ -12,8 +12,10 @@ import pytest
 
 from blindspot.app import server
 from blindspot.backend.core.study import Study
+from blindspot.db.queue import Candidate, Item, Queue
 from blindspot.db.records import Passage, Question
 from tests.app_pages import HOSTILE
+from tests.browser.judging import PASSAGES
 from tests.indexes import bm25_of
 from tests.studies import births, make_study, people, tiny_bert
 
@@ -117,3 +119,32 @@ def tab(browser) -> Iterator:
     yield page
     context.close()
     assert not thrown, thrown
+
+
+@pytest.fixture
+def desk(tmp_path):
+    """60 questions of 10 candidates each, in one batch."""
+    passages = [
+        Passage(f"p{i}", f"Title {i}", f"Passage number {i} tells of town {i}. " + "More. " * 40)
+        for i in range(PASSAGES)
+    ]
+    questions = [
+        Question(
+            f"q{i:02}",
+            f"Where is thing {i}?",
+            (f"town {i}",),
+            "P19",
+            f"thing {i}",
+            dataset="toy",
+            split="train",
+            gold=(),
+        )
+        for i in range(60)
+    ]
+    study = make_study(tmp_path / "desk", passages, questions)
+    items = [
+        Item(q.id, tuple(Candidate(f"p{(n + i) % PASSAGES}", i, "alpha", i + 1, 9.0 - i) for i in range(PASSAGES)))
+        for n, q in enumerate(questions)
+    ]
+    Queue(study.labels_path).add_batch("first", items, {})
+    return study

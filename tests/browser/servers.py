@@ -110,3 +110,10 @@ def import_the_app() -> None:
     ]
     for name in names:
         importlib.import_module(name)
+
+
+@contextmanager
+def open_to_others(study):
+    """The app with personal links, as for a team."""
+    with serving(study, address="0.0.0.0") as port:
+        yield f"http://{server.ADDRESS}:{port}"

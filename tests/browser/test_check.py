@@ -18,7 +18,7 @@ from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
 from blindspot.db.people import People
 from tests.browser.servers import serving
-from tests.test_app_check import judge, rows
+from tests.checks import judge, rows
 from tests.training_files import mined as mine
 from tests.training_files import pairs, saved
 

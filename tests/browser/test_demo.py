@@ -10,7 +10,8 @@ from blindspot.app import server
 from blindspot.backend.core.study import Study
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Queue
-from tests.browser.test_judging import SAVED, press, serving
+from tests.browser.judging import SAVED, press
+from tests.browser.servers import serving
 
 WIDTHS = (1400, 1000, 400)
 

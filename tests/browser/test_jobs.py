@@ -17,9 +17,9 @@ from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.retrieval.bm25 import build_index
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.jobs import Jobs
-from tests.browser.test_judging import serving
+from tests.browser.servers import serving
+from tests.counted_jobs import count_up, give_back, until, wait
 from tests.studies import births, make_study, people
-from tests.test_jobs import count_up, give_back, until, wait
 
 PATIENCE = 60_000  # ms
 

@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.app_pages import HOSTILE
+from tests.browser.pages import parameters, ready, visit
 
 expect.set_options(timeout=60_000)
-
-
-def visit(tab, address: str) -> None:
-    tab.goto(address)
-    ready(tab)
-
-
-def ready(tab) -> None:
-    """Wait for the page's script: keys work, and links work without a page load."""
-    tab.wait_for_selector("html[data-blindspot=ready]", state="attached")
-
-
-def parameters(tab) -> dict[str, str]:
-    return {key: values[0] for key, values in parse_qs(urlsplit(tab.url).query).items()}
 
 
 def open_compare(tab, address: str, query: str = "a=bm25-dev&b=tiny-dev") -> None:

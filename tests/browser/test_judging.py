@@ -21,68 +21,11 @@ from blindspot.db.people import People
 from blindspot.db.queue import Candidate, Item, Queue
 from blindspot.db.records import Hits, Passage, Question
 from blindspot.db.tags import Tags
+from tests.browser.judging import PASSAGES, SAVED, labels, press, shown, sit_down
 from tests.browser.servers import free_port, serving
 from tests.studies import make_study
 
 KEYS = {"1": "positive", "2": "related", "3": "negative", "0": "unsure"}
-PASSAGES = 10
-SAVED = ".judge .status:not(.unsaved)"
-
-
-@pytest.fixture
-def desk(tmp_path):
-    """60 questions of 10 candidates each, in one batch."""
-    passages = [
-        Passage(f"p{i}", f"Title {i}", f"Passage number {i} tells of town {i}. " + "More. " * 40)
-        for i in range(PASSAGES)
-    ]
-    questions = [
-        Question(
-            f"q{i:02}",
-            f"Where is thing {i}?",
-            (f"town {i}",),
-            "P19",
-            f"thing {i}",
-            dataset="toy",
-            split="train",
-            gold=(),
-        )
-        for i in range(60)
-    ]
-    study = make_study(tmp_path / "desk", passages, questions)
-    items = [
-        Item(q.id, tuple(Candidate(f"p{(n + i) % PASSAGES}", i, "alpha", i + 1, 9.0 - i) for i in range(PASSAGES)))
-        for n, q in enumerate(questions)
-    ]
-    Queue(study.labels_path).add_batch("first", items, {})
-    return study
-
-
-def sit_down(tab, port=None, name="Ann", **address):
-    """Sign in on Judge: on the page that is open, or on that of a server's port."""
-    if port is not None:
-        tab.goto(f"http://{server.ADDRESS}:{port}/judge")
-    tab.get_by_label("Your name").or_(tab.get_by_label("New name")).fill(name)
-    tab.get_by_role("button", name="Start").click()
-    tab.wait_for_selector(".judge .candidate.here")
-
-
-def shown(tab):
-    """The question on the page."""
-    return tab.locator(".judge h1").inner_text()
-
-
-def press(tab, *keys, gap=30):
-    for key in keys:
-        tab.keyboard.press(key)
-        tab.wait_for_timeout(gap)
-
-
-def labels(study, annotator="Ann"):
-    """Return the labels in force: (question, passage) to label."""
-    return {
-        (j.question, j.passage): j.label for j in Labels(study.labels_path).judgements() if j.annotator == annotator
-    }
 
 
 def meant(question: int, count: int = PASSAGES) -> list[str]:

@@ -17,7 +17,7 @@ from blindspot.backend.judges.llm.judge import add_llm_judge
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.people import People
-from tests.browser.test_judging import serving
+from tests.browser.servers import serving
 from tests.indexes import bm25_of
 from tests.llm_server import ChatServer, answer, pair_of
 from tests.studies import births, make_study, people

@@ -17,8 +17,8 @@ from blindspot.backend.maps.making import make_map
 from blindspot.backend.maps.settings import MapRequest
 from blindspot.backend.retrieval.dense import build_index
 from blindspot.db.queue import Queue
+from tests.browser.pages import parameters, ready, visit
 from tests.browser.servers import serving
-from tests.browser.test_journeys import parameters, ready, visit
 from tests.studies import tiny_bert
 
 WHOLE = {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-
 import pytest
 
 from blindspot.app import server
@@ -11,20 +9,14 @@ from blindspot.app.personal_links import session_cookie
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
-from tests.browser.test_judging import SAVED, desk, press, serving, shown, sit_down  # noqa: F401
+from tests.browser.judging import SAVED, press, sit_down
+from tests.browser.servers import open_to_others, serving
 
 SIGN_IN = "text=Open the personal link"
 
 
-@contextmanager
-def open_to_others(study):
-    """The app with personal links, as for a team."""
-    with serving(study, address="0.0.0.0") as port:
-        yield f"http://{server.ADDRESS}:{port}"
-
-
 @pytest.fixture
-def people(desk):  # noqa: F811
+def people(desk):
     return People(desk.labels_path)
 
 
@@ -44,7 +36,7 @@ def press_together(tab, *keys):
     )
 
 
-def test_a_link_is_opened_used_and_revoked_in_an_open_tab(tab, desk, people):  # noqa: F811
+def test_a_link_is_opened_used_and_revoked_in_an_open_tab(tab, desk, people):
     secret = people.invite("Ben", "annotator")
     with open_to_others(desk) as address:
         tab.goto(f"{address}/judge")
@@ -79,7 +71,7 @@ def test_a_link_is_opened_used_and_revoked_in_an_open_tab(tab, desk, people):  #
         assert "invite" not in tab.url
 
 
-def test_change_asks_first_and_the_link_works_again(tab, desk, people):  # noqa: F811
+def test_change_asks_first_and_the_link_works_again(tab, desk, people):
     secret = people.invite("Ben", "annotator")
     with open_to_others(desk) as address:
         tab.goto(f"{address}/judge?invite={secret}")
@@ -102,7 +94,7 @@ def test_change_asks_first_and_the_link_works_again(tab, desk, people):  # noqa:
         assert stored(desk) == 1
 
 
-def test_change_asks_first_on_this_machine_too(tab, desk):  # noqa: F811
+def test_change_asks_first_on_this_machine_too(tab, desk):
     with serving(desk) as port:
         sit_down(tab, port, "Ann")
         tab.get_by_role("link", name="change").click()
@@ -115,7 +107,7 @@ def test_change_asks_first_on_this_machine_too(tab, desk):  # noqa: F811
         tab.wait_for_selector(".judge .candidate.here")
 
 
-def test_a_pause_and_a_demotion_count_at_once_in_an_open_tab(tab, desk, people):  # noqa: F811
+def test_a_pause_and_a_demotion_count_at_once_in_an_open_tab(tab, desk, people):
     people.add("Lea", "lead")
     labels = Labels(desk.labels_path, passages=desk.corpus.ordinals)
     for name in ("Cid", "Dot"):

@@ -20,17 +20,15 @@ from blindspot.backend.training_sets.builder import build
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.records import Hits, Passage, Question
+from tests.browser.judging import SAVED, press
+from tests.browser.pages import COUNT_CLICKS
 from tests.browser.servers import serving
-from tests.browser.test_judging import SAVED, press
 from tests.studies import make_study
 
 expect.set_options(timeout=60_000)
 
 QUESTIONS = 6
 TEAM = ("Ann", "Ben", "Cem", "Dot", "Eva")
-COUNT_CLICKS = (
-    "addEventListener('click', () => localStorage.setItem('clicks', 1 + +localStorage.getItem('clicks')), true)"
-)
 
 
 @pytest.fixture

@@ -24,9 +24,9 @@ from blindspot.backend.training_sets.differences import diff
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.queue import Queue
 from blindspot.db.records import Passage
-from tests.browser.test_journeys import parameters
-from tests.browser.test_judging import SAVED, labels, press, serving, shown, sit_down
-from tests.browser.test_team import COUNT_CLICKS
+from tests.browser.judging import SAVED, labels, press, shown, sit_down
+from tests.browser.pages import COUNT_CLICKS, parameters
+from tests.browser.servers import serving
 from tests.indexes import bm25_of
 from tests.studies import births, make_study, people, tiny_bert
 

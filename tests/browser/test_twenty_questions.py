@@ -14,8 +14,8 @@ from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.queue import Candidate, Item, Queue
 from blindspot.db.records import Passage, Question
-from tests.browser.test_judging import SAVED, labels
-from tests.browser.test_rights import open_to_others
+from tests.browser.judging import SAVED, labels
+from tests.browser.servers import open_to_others
 from tests.studies import make_study
 
 expect.set_options(timeout=60_000)
