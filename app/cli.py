@@ -29,7 +29,7 @@ PATH: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "new": (
             "imports:new",
-            "Create an empty study, or a study from retriever output or from the log of a retriever.",
+            "Create an empty study, or a study from retriever output.",
         ),
         "import": (
             "imports:import_app",

@@ -20,7 +20,7 @@ from blindspot.app.entry import THROUGH_MAIN
 from blindspot.app.markup import show
 from blindspot.app.per_run import one_run
 from blindspot.backend.checking.building import is_of_file
-from blindspot.backend.core.made_from import is_check, log_run_name
+from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
 from blindspot.db.errors import BlindspotError
 
@@ -90,7 +90,7 @@ def _empty_pages(open_study: Study) -> list[str]:
         is_checked = is_check(open_study)
         if is_checked and all(map(is_of_file, runs.values())):
             return NEEDS_RETRIEVERS
-        without = [] if is_checked or log_run_name(open_study, runs) is not None else ["Check"]
+        without = [] if is_checked else ["Check"]
         has_facts = open_study.questions.last_position < 0 or study.available_facts(open_study) & {
             "relations",
             "frequencies",

@@ -60,7 +60,7 @@ def serve(
         Refused: the address or port cannot be used, or others can reach the address but nobody could sign in.
     """
     from blindspot.backend.core.children import child
-    from blindspot.backend.core.made_from import is_check, log_run_name
+    from blindspot.backend.core.made_from import is_check
     from blindspot.backend.service.guard import EVERYWHERE, bind_socket, host_in_url, is_loopback
 
     local = is_loopback(address) and not hosts
@@ -76,7 +76,7 @@ def serve(
         ) as server:
             wait_until_up(port, server, address)
             shown = socket.gethostname() if address in EVERYWHERE else address
-            page = "/check" if is_check(study) or log_run_name(study) else ""
+            page = "/check" if is_check(study) else ""
             print(
                 f"{study.settings.name} is open on http://{host_in_url(shown)}:{port}{page} (Ctrl-C ends it)",
                 flush=True,

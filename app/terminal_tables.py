@@ -12,10 +12,8 @@ from blindspot.backend.core.units import count_with_units
 from blindspot.backend.text.number_words import noun_form, quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from blindspot.backend.checking.golden_sets import LogFacts
-    from blindspot.backend.core.study import Study
     from blindspot.backend.core.summary import Step
     from blindspot.backend.data.importing.from_results import ResultsImport
     from blindspot.backend.evaluation.oracle import Oracle
@@ -63,21 +61,6 @@ def print_status(summary: dict[str, Any], next_step: Step | None) -> None:
             console.print(f"Job {job['id']} ({job['kind']}): {job['state']} {escape(job['error'] or '')}")
     if next_step is not None:
         console.print(f"\n{escape(next_step.why)} Next: {escape(next_step.command)}")
-
-
-def print_preview(columns: Mapping[str, list[str]]) -> None:
-    """Print the first values of each column of a table whose columns were not recognised."""
-    for name, values in columns.items():
-        print(f"{name}: {' | '.join(values)}")
-
-
-def print_log(study: Study, form: str, facts: LogFacts) -> None:
-    from blindspot.backend.checking.words import log_fact_lines
-
-    print(f"Created the study {study.folder} from a log ({form}).")
-    for line in log_fact_lines(facts):
-        print(f"  {line}")
-    print(f"Next: blindspot open --study {study.folder}, and judge the sample 'log' by keys.")
 
 
 def print_results_import(result: ResultsImport, folder: str) -> None:

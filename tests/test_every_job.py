@@ -230,10 +230,5 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     assert submit(checking.draw_pairs, 5, of=checked) == {"pairs": 9}, "all pairs were drawn when the check was made"
     assert submit(checking.judge_drawn, "half", of=checked) == {"judge": "half", "pairs": 9}
     assert submit(checking.write_cleaned, of=checked)["rows"] == 9
-    log = "".join(f'{{"question": "where is {n}", "contexts": ["place {n}", "town {n}"]}}\n' for n in range(50))
-    logged = Study.create(tmp_path / "logged")
-    path = store_upload(logged, "log.jsonl", io.BytesIO(log.encode())).name
-    assert submit(checking.import_retrieval_log, path, of=logged) == {"questions": 50, "chunks": 100}
-    assert submit(checking.draw_log_questions, 3, of=Study.open(logged.folder))["batch"] == "log-2"
     assert set(results) == registered - IN_THE_DEMO
     assert len(registered) >= 26 and "torch" in sys.modules

@@ -67,22 +67,6 @@ def export_passages(
     _say_exported(export(open_study(study), format, out))
 
 
-@export_app.command("golden")
-def export_golden(
-    format: Annotated[str, typer.Option("--format", metavar="qrels|beir|ragas|deepeval", help="Form to write.")],
-    out: Out = None,
-    study: StudyOption = None,
-) -> None:
-    """Export the judged questions as a golden set: qrels, BEIR's folder, or samples for Ragas or DeepEval."""
-    from blindspot.backend.checking.golden_sets import export_golden_set
-
-    path, written, judged = export_golden_set(open_study(study), format, out)
-    left = judged - written
-    print(f"Wrote {path}: {quantity(written, 'question')}.")
-    if left:
-        print(f"Left out {quantity(left, 'judged question')}: no judged passage answers.")
-
-
 @export_app.command("results")
 def export_results(
     run: Annotated[str, typer.Argument(metavar="NAME", help="Run to export the figures of.")],

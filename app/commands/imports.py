@@ -21,7 +21,6 @@ from blindspot.app.commands.common import (
 from blindspot.app.commands.options import reads, takes_settings
 from blindspot.backend.data.importing.settings import QuestionImport, QuestionSampling, RunImport
 from blindspot.backend.text.number_words import quantity
-from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
@@ -55,22 +54,6 @@ def new(
         list[Path] | None,
         typer.Option("--from-run", metavar="FILE", help="Retriever output to start from (DPR, Pyserini; repeatable)."),
     ] = None,
-    log: Annotated[
-        Path | None,
-        typer.Option(
-            "--from-log",
-            metavar="FILE",
-            help="Log of a retriever to start from: spans of Phoenix, Langfuse or LangSmith, or a table.",
-        ),
-    ] = None,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=COLUMN",
-            help="Column of a log that is a table: question, chunks, id, chunk_id or score (repeatable).",
-        ),
-    ] = None,
     questions: Annotated[
         Path | None,
         typer.Option(
@@ -81,12 +64,7 @@ def new(
     split: Annotated[str, typer.Option(help="Split of the questions from --from-run.")] = "test",
     skip_bad: SkipBad = False,
 ) -> None:
-    """Create an empty study, or a study from retriever output or from the log of a retriever."""
-    if log is not None:
-        _new_from_log(folder, log, title, columns or [], skip_bad)
-        return
-    if columns:
-        raise typer.BadParameter("--set goes with --from-log")
+    """Create an empty study, or a study from retriever output."""
     if questions is not None and not results:
         raise typer.BadParameter(
             "--questions goes with --from-run; otherwise run 'blindspot import questions' afterwards"
@@ -103,23 +81,6 @@ def new(
 
     study = Study.create(folder, title)
     print(f"Created the study {study.folder}. Next: blindspot import passages FILE --study {folder}")
-
-
-def _new_from_log(folder: Path, log: Path, title: str | None, columns: list[str], skip_bad: bool) -> None:
-    from blindspot.app.terminal_tables import print_log, print_preview
-    from blindspot.backend.checking.golden_sets import log_facts, study_from_log
-    from blindspot.backend.data.retrieval_logs import open_log, preview
-
-    chosen = {name: column for name, _, column in (each.partition("=") for each in columns)}
-    try:
-        form = open_log(log, chosen).name
-    except BadInput:
-        if log.exists():
-            print_preview(preview(log))
-        raise
-    with progress() as watch:
-        study = study_from_log(folder, log, title, chosen, skip_bad, watch)
-    print_log(study, form, log_facts(study))
 
 
 @import_app.command("passages", cls=reads("passages"))

@@ -1,6 +1,4 @@
-"""Uploads in the browser. In an empty study, a training file becomes a check, and a retriever's log becomes a study of
-the log; any other file is imported.
-"""
+"""Uploads in the browser. In an empty study, a training file becomes a check; any other file is imported."""
 
 from __future__ import annotations
 
@@ -11,7 +9,6 @@ import streamlit as st
 
 from blindspot.app import who
 from blindspot.app.components import jobs
-from blindspot.app.components.check.log_upload import log_form, may_be_log, start_log
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import command, notice
 from blindspot.app.markup import join, show, table, table_head, tag
@@ -59,7 +56,7 @@ def files_panel(open_study: Study) -> None:
             show(
                 tag(
                     "p",
-                    "Add your own passages, questions or a run. Or check a training file: how many of its negatives are false? Or the log of a retriever: how precise is the retriever?",
+                    "Add your own passages, questions or a run. Or check a training file: how many of its negatives are false?",
                 )
             )
             _field(open_study)
@@ -87,8 +84,6 @@ def _field(open_study: Study) -> None:
         show(notice(fault, kind="error"))
     elif found:
         _import_form(open_study, path, found)
-    if path is not None and not fault and is_empty(open_study) and may_be_log(path):
-        log_form(open_study, path)
 
 
 def _keep_upload(open_study: Study, upload: Any) -> tuple[Path | None, list[FileReading], str]:
@@ -111,11 +106,6 @@ def _keep_upload(open_study: Study, upload: Any) -> tuple[Path | None, list[File
             return None, [], ""
         except BlindspotError as error:
             reason = f"{error}; {reason}"
-    if is_empty(open_study) and path.suffix[1:] in UPLOAD_TYPES:
-        if start_log(open_study, path):
-            return None, [], ""
-        if not found and may_be_log(path):
-            return path, [], ""
     if not found:
         delete_upload(path)
     return path, found, "" if found else reason

@@ -22,7 +22,7 @@ from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
 from blindspot.backend.evaluation.saved_slices import SavedSlice
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices
 from blindspot.backend.evaluation.slice_words import PARTS, in_words, part_of
-from blindspot.backend.evaluation.slices import FIELDS, FLAGS, MISSES, NUMBERS, OF_RUNS, TAGS, TEXTS, Facts
+from blindspot.backend.evaluation.slices import FLAGS, MISSES, NUMBERS, OF_RUNS, TAGS, TEXTS, Facts
 from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BlindspotError
 
@@ -39,7 +39,6 @@ def condition_help(runs: Sequence[str]) -> Html:
     """The syntax of slices, in an expander."""
     written = (
         *TEXTS.values(),
-        *FIELDS.values(),
         *NUMBERS.values(),
         *FLAGS.values(),
         *OF_RUNS.values(),

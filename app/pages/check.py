@@ -1,6 +1,4 @@
-"""Check: how many negatives of a training file are false, the rule that drops them, and the cleaned file. For a log:
-its precision, and its golden set.
-"""
+"""Check: how many negatives of a training file are false, the rule that drops them, and the cleaned file."""
 
 from __future__ import annotations
 
@@ -12,7 +10,6 @@ from blindspot.app.components import jobs
 from blindspot.app.components.check.answer import answer, primary, trace_panel
 from blindspot.app.components.check.facts_panel import batch_panel, facts_panel
 from blindspot.app.components.check.file_panel import file_panel
-from blindspot.app.components.check.log_panel import log_page
 from blindspot.app.components.check.model_panel import model_panel
 from blindspot.app.components.check.rules_panel import FILE_STEP, rule_answer, rules_panel
 from blindspot.app.components.files import files_panel, is_empty
@@ -23,7 +20,7 @@ from blindspot.app.entry import enter
 from blindspot.app.markup import Html, div, join, link, show, tag
 from blindspot.backend.checking.check import Check
 from blindspot.backend.checking.jobs import CleanedFile, cleaned_file
-from blindspot.backend.core.made_from import is_check, log_run_name
+from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
 from blindspot.backend.training_sets.training_set import training_sets
 
@@ -35,9 +32,7 @@ def page() -> None:
         if is_check(opened):
             _checked_page(opened, checks.check_of(opened), checks.proven_labels(opened))
             return
-        if (log := log_run_name(opened)) is not None:
-            log_page(opened, log)
-        elif is_empty(opened):
+        if is_empty(opened):
             files_panel(opened)
         else:
             show(_no_check(opened))

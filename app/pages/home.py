@@ -11,7 +11,6 @@ import streamlit as st
 from blindspot.app import checks, study, url, who
 from blindspot.app.components import jobs
 from blindspot.app.components.check.answer import answer
-from blindspot.app.components.check.log_panel import log_precision_sentence, precision_of
 from blindspot.app.components.contents_table import contents_table
 from blindspot.app.components.empty_page import with_study
 from blindspot.app.components.files import files_panel, is_empty
@@ -26,7 +25,7 @@ from blindspot.app.entry import enter
 from blindspot.app.markup import div, link, show, span, tag
 from blindspot.backend.checking.building import is_of_file
 from blindspot.backend.core.jobs import JobRequest, request
-from blindspot.backend.core.made_from import is_check, log_run_name
+from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.summary import summary
 from blindspot.backend.demo import is_demo
@@ -52,16 +51,15 @@ def _page(open_study: Study) -> None:
     if is_empty(open_study):
         show(div(tag("h1", f"{open_study.settings.name} is a new study"), tag("p", ABOUT), cls="welcome"))
         files_panel(open_study)
-    of_file, log = is_check(open_study), log_run_name(open_study, study.parts(open_study, "runs"))
-    is_checked = of_file or log is not None
+    is_checked = is_check(open_study)
     # The negatives of a training file are no retriever's run: their accuracy says nothing.
-    runs = {name: about for name, about in study.runs(open_study).items() if not (of_file and is_of_file(about))}
+    runs = {name: about for name, about in study.runs(open_study).items() if not (is_checked and is_of_file(about))}
     person = who.signed_in_person(open_study.labels_path)
     # The findings first: they reach the browser while the server computes the rest of the page.
     step = home_step(open_study, person) if runs else None
     found = findings_panel(open_study, runs, step, "h2" if is_checked else "h1")
     if is_checked:
-        _check(open_study, of_file, is_main=not found or step is None)
+        _check(open_study, is_main=not found or step is None)
     show(found)
     is_made = is_demo(open_study) and _demo(open_study, "h2" if found else "h1")
     if is_made:
@@ -75,7 +73,7 @@ def _page(open_study: Study) -> None:
             jobs.panel(open_study, finished=True)
         if contents["passages"] is not None and contents["questions"]:
             show(queue_card(open_study, person, len(runs)))
-        may_retrieve = who.may(open_study.labels_path, "retrieve") and not is_made and not of_file
+        may_retrieve = who.may(open_study.labels_path, "retrieve") and not is_made and not is_checked
         if may_retrieve:
             _next(open_study, contents)
     with st.container(key="study"):
@@ -84,7 +82,7 @@ def _page(open_study: Study) -> None:
             parts_panel(open_study, "run", list(runs), further_form=lambda: mark_runs(open_study, list(runs)))
         if may_retrieve:
             _make_more(open_study, contents)
-        if not is_empty(open_study) and not of_file:
+        if not is_empty(open_study) and not is_checked:
             files_panel(open_study)
         if runs and "relations" in study.available_facts(open_study):
             unit_panel(open_study)
@@ -94,20 +92,15 @@ def _page(open_study: Study) -> None:
             jobs.panel(open_study, finished=True)
 
 
-def _check(open_study: Study, of_file: bool, is_main: bool) -> None:
-    """Show the result of a check, or of a log, and the link to its page.
+def _check(open_study: Study, is_main: bool) -> None:
+    """Show the result of a check and the link to its page.
 
     Args:
         is_main: whether this link is the one next action of the page.
     """
-    if of_file:
-        found = checks.proven_labels(open_study)
-        words = answer(checks.check_of(open_study).facts, found, checks.sees_rate(open_study, found))
-    else:
-        words = log_precision_sentence(
-            open_study, precision_of(open_study), who.may(open_study.labels_path, "see others' labels")
-        )
-    button = link("See the check" if of_file else "See the log", url.CHECK, cls="button main" if is_main else "button")
+    found = checks.proven_labels(open_study)
+    words = answer(checks.check_of(open_study).facts, found, checks.sees_rate(open_study, found))
+    button = link("See the check", url.CHECK, cls="button main" if is_main else "button")
     show(div(words, button, cls="welcome"))
 
 

@@ -1,4 +1,4 @@
-"""Jobs that the app starts for an uploaded training file or log: make the check, draw pairs, write the cleaned file.
+"""Jobs that the app starts for an uploaded training file: make the check, draw pairs, write the cleaned file.
 
 The study's folder `uploads/` holds the uploaded file, and `check/cleaned/` the cleaned file.
 """
@@ -13,14 +13,12 @@ from typing import Any
 
 from blindspot.backend.checking.building import fill_study, source_sha256
 from blindspot.backend.checking.check import open_check
-from blindspot.backend.checking.golden_sets import QUESTIONS, draw_questions, log_facts
 from blindspot.backend.checking.reading import open_training_file
 from blindspot.backend.checking.sample import DRAWS
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.made_from import CHECK
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.study import Study
-from blindspot.backend.data.importing.from_results import fill_from_log
 from blindspot.backend.data.importing.uploads import uploaded_path
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import Refused
@@ -66,31 +64,6 @@ def import_training_file(study: Study, path: str, progress: Progress | None = No
     if made.facts.negatives:
         made.draw()
     return {"rows": made.facts.rows, "negatives": made.facts.negatives}
-
-
-@job("import retrieval log")
-def import_retrieval_log(
-    study: Study, path: str, columns: dict[str, str] | None = None, progress: Progress | None = None
-) -> dict[str, Any]:
-    """Read an uploaded log into an empty study, and draw questions to judge.
-
-    Args:
-        path: Name of the file in `uploads/`. columns: Of a table, the column of each part of a log.
-
-    Raises:
-        BadInput: no log, or a wrong row. Refused: the study holds passages or questions already.
-    """
-    fill_from_log(study, uploaded_path(study, path), columns, progress=progress)
-    facts = log_facts(study)
-    if facts.chunks:
-        draw_questions(study)
-    return {"questions": facts.events, "chunks": facts.chunks}
-
-
-@job("make log sample", light=True)
-def draw_log_questions(study: Study, count: int = QUESTIONS, progress: Progress | None = None) -> dict[str, Any]:
-    """Draw more questions of a log to judge."""
-    return {"batch": draw_questions(study, count)}
 
 
 @job("make check sample", light=True)

@@ -14,7 +14,6 @@ from blindspot.analysis.slices import MIN_QUESTIONS, find_departing_slices
 from blindspot.backend.core.units import Units
 from blindspot.backend.evaluation.comparison import PairedFigures, figures_at
 from blindspot.backend.evaluation.slices import Facts
-from blindspot.db.question_fields import QuestionFields
 
 LENGTHS = ((None, 5), (6, 7), (8, 10), (11, None))
 ANSWER_LENGTHS = ((1, 1), (2, 2), (3, None))
@@ -124,10 +123,6 @@ def candidates(facts: Facts) -> list[tuple[str, str]]:
     conditions += [("length", _range_condition("length", *each)) for each in LENGTHS]
     conditions += [("answer_length", _range_condition("answer_length", *each)) for each in ANSWER_LENGTHS]
     conditions += [("overlap", each) for each in ("overlap<0.5", "overlap>=0.5 and overlap<1", "overlap=1")]
-    for name in QuestionFields(facts.study.labels_path).field_names():
-        values, counts = np.unique(facts.field(name), return_counts=True)
-        often = values[(counts >= MIN_QUESTIONS) & (values != "")].tolist()
-        conditions += [(f"field {name}", write_condition("field", each, name)) for each in often]
     conditions += [("title", "answer_in_title"), ("title", "not answer_in_title")]
     # A pair of conditions becomes one expression, which must fit into an address, so longer names are skipped.
     longest = (MAX_LENGTH - len(" and ")) // 2

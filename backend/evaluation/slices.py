@@ -26,7 +26,6 @@ from blindspot.backend.text.answers import match_run
 from blindspot.db.errors import BadInput, Missing
 from blindspot.db.judgements import Consensus
 from blindspot.db.labels import Labels
-from blindspot.db.question_fields import QuestionFields
 from blindspot.db.question_table import ids_of, rows_among, rows_of
 from blindspot.db.tags import Tags
 
@@ -46,7 +45,7 @@ NUMBERS = {
     "answer_length": "answer_length=1 (words of the shortest answer)",
     "overlap": "overlap<0.5 (share of the question's content words in its gold passage, 0 to 1)",
 }
-FIELDS = {"field": "field(source):faq or field(pages)>=3 (own facts of questions, as a log has them)"}
+
 FLAGS = {"answer_in_title": "answer_in_title (a gold passage's title contains an answer)"}
 OF_RUNS = {
     "first": "first(bm25-dev)<=5 (rank of the first relevant passage; infinite if there is none)",
@@ -78,13 +77,6 @@ def by_results(expression: str) -> bool:
     except NotAnExpression:
         return False
     return any(condition.name in (*OF_RUNS, *MISSES, "tag") for condition in conditions)
-
-
-def _number_in(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
 
 
 def _conditions(expression: Expression) -> list[Condition]:
@@ -126,8 +118,6 @@ class Facts:
             if condition.operator != ":" or (condition.argument is not None and name != "tag"):
                 raise self._condition_error(condition, TEXTS[name])
             return self._text(name, str(condition.value), condition)
-        if name in FIELDS:
-            return self._field(condition)
         if name in NUMBERS:
             return self._number(condition, getattr(self.questions, name), NUMBERS[name])
         if name in FLAGS:
@@ -139,7 +129,7 @@ class Facts:
                 raise self._condition_error(condition, OF_RUNS[name])
             ranks = self.first_ranks(condition.argument) if name == "first" else self.gold_rank(condition.argument)
             return self._compare_values(condition, ranks, OF_RUNS[name])
-        known = ", ".join((*TEXTS, *FIELDS, *NUMBERS, *FLAGS, *OF_RUNS, *MISSES))
+        known = ", ".join((*TEXTS, *NUMBERS, *FLAGS, *OF_RUNS, *MISSES))
         raise NotAnExpression(f"unknown condition {name!r}; known: {known}", condition.position)
 
     def _condition_error(self, condition: Condition, example: str) -> NotAnExpression:
@@ -184,25 +174,6 @@ class Facts:
             "word": self.questions.question_words,
         }
         return texts[name] == value
-
-    def _field(self, condition: Condition) -> np.ndarray:
-        """Return which questions' imported field satisfies a condition, compared as text or as a number. A question
-        without the field never does.
-        """
-        known = QuestionFields(self.study.labels_path).field_names()
-        if condition.argument not in known:
-            message = f"no question has the field {condition.argument or ''!r}; fields: {', '.join(known) or 'none'}"
-            raise NotAnExpression(message, condition.position)
-        values = self.field(condition.argument)
-        if condition.operator == ":":
-            return values == str(condition.value)
-        numbers = np.array([_number_in(value) for value in values.tolist()], dtype=np.float64)
-        return self._compare_values(condition, numbers, FIELDS["field"])
-
-    def field(self, name: str) -> np.ndarray:
-        """Return the value of an imported field for each question, (q,) str; "" if it has none."""
-        values = QuestionFields(self.study.labels_path).values(name)
-        return np.array([values.get(id, "") for id in ids_of(self.comparison.questions)], dtype=str)
 
     def _questions_with_tag(self, tag: str, condition: Condition) -> np.ndarray:
         """Return the questions that people gave a tag, (q,) bool. If the condition names a run, only tags given for

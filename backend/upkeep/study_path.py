@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from blindspot.backend.core.extras import first_missing, install_command
-from blindspot.backend.core.made_from import is_check, log_run_name
+from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.summary import Step
 from blindspot.backend.evaluation.pairs import default_pair
@@ -182,8 +182,6 @@ def next_command(study: Study) -> Step | None:
     if is_check(study):
         return Step("Judge the drawn pairs, then choose a rule.", "blindspot open")
     runs: dict[str, dict] = dict(study.parts("runs"))
-    if len(runs) == 1 and log_run_name(study):
-        return Step("Judge the drawn questions, then export the golden set.", "blindspot open")
     if len(runs) < 2:
         from blindspot.backend.retrieval.next_steps import next_steps  # not for every start of `status`
 

@@ -253,7 +253,6 @@ class RunEntry:
         contexts: The hits, in the file's order.
         line: Line of the entry; None if it is unknown.
         problems: Errors of the hits that are not in `contexts`.
-        fields: Own facts of the question by name, such as its source or session.
     """
 
     question_id: str | None
@@ -263,7 +262,6 @@ class RunEntry:
     path: str
     line: int | None
     problems: tuple[BadInput, ...] = ()
-    fields: Mapping[str, str] = field(default_factory=dict)
 
 
 class Qrel(NamedTuple):

@@ -1,6 +1,4 @@
-"""Make a study from retriever output alone. The questions, answers, passages and scores come from results files or from
-a log.
-"""
+"""Make a study from retriever output alone. The questions, answers, passages and scores come from results files."""
 
 from __future__ import annotations
 
@@ -8,12 +6,10 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from blindspot.backend.core.made_from import LOGGED
 from blindspot.backend.core.runs import run_name_of, write_run
 from blindspot.backend.core.sampling import text_key as hash_text
 from blindspot.backend.core.study import SETTINGS_FILE, Study, refuse_used_folder
@@ -26,13 +22,11 @@ from blindspot.backend.data.importing.joined_facts import with_facts
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
 from blindspot.backend.data.importing.run_rows import FlagComparison, RunRows, compare_flags
 from blindspot.backend.data.importing.tools import ThrottledProgress, readable_write_errors, refuse_other_values
-from blindspot.backend.data.retrieval_logs import open_log
 from blindspot.backend.progress import Progress
 from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.db.corpus import CorpusWriter, Row
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.imports import ImportRecord, Imports
-from blindspot.db.question_fields import QuestionFields
 from blindspot.db.records import SPLITS, Question
 
 KIND = "results"  # of the import record
@@ -74,7 +68,6 @@ def study_from_results(
     skip_bad: bool = False,
     progress: Progress | None = None,
     questions: str | Path | None = None,
-    columns: Mapping[str, str] | None = None,
 ) -> ResultsImport:
     """Make a study from results files. Every file becomes a run, named after the file. If an error occurs, no study is
     left.
@@ -87,8 +80,6 @@ def study_from_results(
         train.
         questions: A questions file, such as EntityQuestions' own. The same questions get its relations, subjects,
         frequencies and buckets.
-        columns: The files are logs of retrievers; the columns to read by the names of
-        `blindspot.backend.data.retrieval_logs.TABLE`, as far as they have other names. None: results files.
 
     Raises:
         BadInput: the first thing that is wrong, with file and line; also one id with two different texts, with both
@@ -107,7 +98,7 @@ def study_from_results(
         try:
             study = Study.create(building, title if title is not None else folder.absolute().name)
             facts = None if questions is None else Path(questions)
-            gathered = _ResultsCollector(split, columns)
+            gathered = _ResultsCollector(split)
             passages, results, joined = _fill_study(
                 study, gathered, [Path(file) for file in files], skip_bad, facts, progress
             )
@@ -124,21 +115,6 @@ def study_from_results(
             raise
     results = [_with_moved_paths(result, folder.absolute()) for result in results]
     return ResultsImport(Study.open(folder), passages, results, time.monotonic() - began, joined)
-
-
-def fill_from_log(
-    study: Study,
-    file: str | Path,
-    columns: Mapping[str, str] | None = None,
-    progress: Progress | None = None,
-) -> None:
-    """Read a log into an empty study. All questions get the split test.
-
-    Raises BadInput at the first invalid row and leaves the study empty. Raises Refused if the study is not empty.
-    """
-    if study.has_corpus or study.questions.last_position >= 0:
-        raise Refused(f"{study.folder} holds passages or questions already; read the log into a study of its own")
-    _fill_study(study, _ResultsCollector("test", columns or {}), [Path(file)], False, None, progress)
 
 
 def _with_moved_paths(result: FileResult, folder: Path) -> FileResult:
@@ -172,8 +148,6 @@ def _fill_study(
         else with_facts(collector.questions, facts, collector.split, report)
     )
     study.questions.add(questions)
-    if collector.fields:
-        QuestionFields(study.labels_path).add(collector.fields)
     results: list[FileResult] = []
     for path, sha256, (reading, rejected) in zip(files, hashes, readings, strict=True):
         taken = [result.run for result in results]
@@ -198,7 +172,7 @@ def _store_run(
         ids,
         hits,
         {
-            "retriever": LOGGED if collector.is_log else "imported",
+            "retriever": "imported",
             "imported_from": path.name,
             "sha256": sha256,
             "format": run_file.format,
@@ -231,10 +205,9 @@ class _RunFile:
 class _ResultsCollector:
     """Collects the distinct questions and passages of all files."""
 
-    def __init__(self, split: str, columns: Mapping[str, str] | None):
+    def __init__(self, split: str):
         self.questions: list[Question] = []
-        self.fields: dict[str, Mapping[str, str]] = {}
-        self.split, self.is_log, self._columns = split, columns is not None, columns
+        self.split = split
         self._ids: set[str] = set()
         self._by_text: dict[str, list[Question]] = {}
         self._passages: dict[str, tuple[int, bytes, int, int]] = {}  # ordinal, digest, file, line
@@ -245,16 +218,16 @@ class _ResultsCollector:
         self, path: Path, number: int, writer: CorpusWriter, rejected: RejectedRows, report: ThrottledProgress
     ) -> _RunFile:
         self._files.append(path)
-        form, opened = self._open_entries(path)
-        reading, index = _RunFile(form), 0
-        with opened as entries:
+        form = find_format(path, "runs", None)
+        reading, index = _RunFile(form.name), 0
+        with form.opened(path) as entries:
             for entry in entries:
                 if isinstance(entry, BadInput):
                     rejected.add(entry)
                     continue
                 if entry.question is None:
                     raise BadInput(
-                        f"holds ids without texts ({form}); import its passages and questions, and then "
+                        f"holds ids without texts ({form.name}); import its passages and questions, and then "
                         "'blindspot import run'",
                         path,
                     )
@@ -266,14 +239,6 @@ class _ResultsCollector:
         if not len(reading.rows):
             raise rejected.first or BadInput("holds no questions", path)
         return reading
-
-    def _open_entries(self, path: Path) -> tuple[str, AbstractContextManager[Iterator[RunEntry | BadInput]]]:
-        """Return the format of a file, and a context manager that yields its entries."""
-        if self._columns is None:
-            chosen = find_format(path, "runs", None)
-            return chosen.name, chosen.opened(path)
-        log = open_log(path, self._columns)
-        return log.name, nullcontext(log.entries())
 
     def write(self, writer: CorpusWriter) -> None:
         writer.add_rows(self._waiting)
@@ -303,8 +268,6 @@ class _ResultsCollector:
             seen.add(ordinal)
             hits.append((ordinal, context.score, context.has_answer))
         run_file.rows.add(question.id, hits)
-        if entry.fields:
-            self.fields[question.id] = entry.fields
 
     def _find_or_add_question(self, entry: RunEntry, index: int, run_file: _RunFile) -> Question:
         text = entry.question or ""
