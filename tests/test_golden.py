@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests import forked
 from tests.studies import make_study
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -28,6 +29,378 @@ def stored(name: str) -> Any:
     data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     lines = ".jsonl" in path.suffixes
     return [json.loads(line) for line in data.decode().split("\n") if line] if lines else json.loads(data)
+
+
+# Label events, their fold, and an export
+
+
+def labelled_study(folder: Path, world: dict, people: dict[str, str]):
+    """Return a study with the stored passages, questions and people, and the batches that are stored with them."""
+    from blindspot.db.people import People
+    from blindspot.db.queue import Candidate, Item, Queue
+    from blindspot.db.records import Passage, Question
+
+    asked = [
+        Question(**{**each, "answers": tuple(each["answers"]), "gold": tuple(each["gold"])})
+        for each in world["questions"]
+    ]
+    study = make_study(folder, [Passage(*each) for each in world["passages"]], asked)
+    for name, role in people.items():
+        People(study.labels_path).add(name, role)
+    for name, items in world.get("batches", {}).items():
+        made = []
+        for item in items:
+            shown = [
+                Candidate(passage, number, run, rank, score, inclusion_probability=probability)
+                for number, (passage, run, rank, score, probability) in enumerate(item["shown"])
+            ]
+            is_audit = any(each.inclusion_probability is not None for each in shown)
+            drawn = {"arm": "audit", "inclusion_probability": 0.5} if is_audit else {}
+            made.append(Item(item["question"], tuple(shown), people_needed=item["needed"], **drawn))
+        Queue(study.labels_path).add_batch(name, made, {"seed": 0})
+    return study
+
+
+def send(study, sent: list[dict], rows: list[dict]) -> None:
+    """Store messages of browsers, each at its time, and the rows of machines' labels, which are imported. What is sent
+    to the queue is only read."""
+    from dataclasses import replace
+
+    from blindspot.db.events import MACHINE, EventRow, LabelEvent, parse_event
+    from blindspot.db.labels import Labels
+
+    now = [0.0]
+    labels = Labels(study.labels_path, passages=study.corpus.ordinals, clock=lambda: now[0])
+    for each in sent:
+        now[0] = each["at"]
+        event = parse_event(each["message"], each["version"])
+        assert event.id == each["message"]["id"]
+        if each["version"] == MACHINE:
+            labels.import_event_rows([EventRow(**row) for row in rows if row["gesture"] == event.id])
+        elif isinstance(event, LabelEvent):
+            given = {choice["passage"]: choice for choice in each["message"].get("choices", ())}
+            choices = tuple(replace(choice, **given[choice.passage]) for choice in event.choices)
+            labels.add(each["who"], replace(event, choices=choices, blind=each.get("blind", False)))
+
+
+def import_label_file(study, path: Path, **more) -> None:
+    from blindspot.backend.judging.labels_io import import_labels
+
+    import_labels(study, path, **more)
+
+
+def fold(study) -> dict:
+    """Return all that follows from the label events of a study, as plain values."""
+    from blindspot.db.labels import Labels
+    from blindspot.db.people import People
+
+    store, said = Labels(study.labels_path), {}
+    judged = sorted(store.judgements(), key=lambda each: (each.question, each.passage, each.annotator))
+    for each in judged:
+        said.setdefault((each.question, each.passage), {})[each.annotator] = each.label
+    return {
+        "people": sorted([person.name, person.role, person.kind] for person in People(study.labels_path).all()),
+        "labels": [
+            [
+                each.question,
+                each.passage,
+                each.annotator,
+                each.label,
+                each.batch,
+                each.blind,
+                each.inclusion_probability,
+            ]
+            for each in judged
+        ],
+        "consensus": [[each.question, each.passage, each.label, each.state, each.people] for each in store.consensus()],
+        "disagreements": [
+            [question, passage, by_person]
+            for (question, passage), by_person in said.items()
+            if len(set(by_person.values())) > 1
+        ],
+        "relevance": [
+            [each.question, each.passage, each.relevance, each.trains] for each in store.corrected_relevance()
+        ],
+        "machines": {
+            machine: sorted(
+                [question, passage, label] for (question, passage), label in store.machine_labels(machine).items()
+            )
+            for machine in store.machine_label_counts()
+        },
+        "bad questions": store.bad_questions(),
+        "notes": sorted(
+            [row.question, row.passage, row.annotator, row.note]
+            for question in study.questions.all()
+            for row in store.notes(question.id)
+        ),
+    }
+
+
+def event_rows(study) -> list[dict]:
+    """Return the rows of all label events, as the label file has them."""
+    from blindspot.db.events import COLUMNS
+    from blindspot.db.labels import Labels
+
+    return [{name: getattr(row, name) for name in COLUMNS} for row in Labels(study.labels_path).events()]
+
+
+def test_the_rows_of_300_label_events_are_read_and_folded(tmp_path):
+    """Rows as labels.db and label files hold them. An import knows the role of nobody but of those who settle."""
+    world = stored("labels/events.json.gz")
+    study = labelled_study(tmp_path / "s", world, world["people"])
+    (tmp_path / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in world["rows"]))
+    import_label_file(study, tmp_path / "labels.jsonl")
+    assert event_rows(study) == world["rows"]
+    assert fold(study) == world["fold"]
+
+
+def test_300_label_events_of_browsers_are_stored_and_folded(tmp_path):
+    world = stored("labels/events.json.gz")
+    study = labelled_study(tmp_path / "s", world, world["people"])
+    assert len(world["sent"]) == 300
+    send(study, world["sent"], world["rows"])
+    assert event_rows(study) == world["rows"]
+    assert fold(study) == world["fold"]
+
+
+@pytest.mark.parametrize("format", ["jsonl", "csv"])
+def test_a_label_export_of_03_is_imported(tmp_path, format):
+    """A study that has the same questions and passages gets the same labels, people and consensus."""
+    world = stored("labels/export.json.gz")
+    study = labelled_study(tmp_path / "s", world, {})
+    path = tmp_path / f"labels.{format}"
+    path.write_bytes(gzip.decompress((GOLDEN / "labels" / f"labels.{format}.gz").read_bytes()))
+    import_label_file(study, path)
+    assert fold(study) == world["fold"]
+    assert {(name, kind) for name, _, kind in world["roles"]} == {
+        (name, kind) for name, _, kind in fold(study)["people"]
+    }
+
+
+def test_exported_qrels_of_03_are_imported(tmp_path):
+    world = stored("labels/export.json.gz")
+    study = labelled_study(tmp_path / "s", world, {})
+    path = tmp_path / "labels.qrels"
+    path.write_bytes(gzip.decompress((GOLDEN / "labels" / "labels.qrels.gz").read_bytes()))
+    import_label_file(study, path, annotator="reader", by_person=True)
+    assert {key: fold(study)[key] for key in world["qrels"]} == world["qrels"]
+
+
+# The rows of every denoising policy
+
+
+def policy_study(folder: Path, world: dict):
+    """Return a study with the stored passages, questions, runs, scores, thresholds of a judge and labels."""
+    from blindspot.backend.core.manifest import write_json
+    from blindspot.backend.core.runs import write_run
+    from blindspot.backend.judges.scores import ScoreStore
+    from blindspot.db.events import Choice, LabelEvent
+    from blindspot.db.labels import Labels
+    from blindspot.db.records import Hits
+
+    study = labelled_study(folder, world, world["people"])
+    rows = {id: row for row, (id, _, _) in enumerate(world["passages"])}
+    for name, lists in world["runs"].items():
+        found = [[(rows[passage], score) for passage, score in hits] for hits in lists.values()]
+        ordinals, scores = np.array(found).transpose(2, 0, 1)
+        hits = Hits(ordinals.astype(np.int32), scores.astype(np.float32))
+        write_run(study, name, list(lists), hits, {"retriever": name})
+    for model, scored in world["scores"].items():
+        ScoreStore.create(study, model, world["calibrated"][model]).add(scored)
+    study.path("models", "judge").mkdir(parents=True)
+    thresholds = {key: {"value": value} for key, value in world["judge thresholds"].items()}
+    about = {"kind": "feature-judge", "name": "judge", "corpus": study.corpus.digest, **thresholds}
+    write_json(study.path("models", "judge", "training.json"), about)
+    labels = Labels(study.labels_path, passages=study.corpus.ordinals)
+    for number, (who, question, passage, label, kind) in enumerate(world["labels"]):
+        labels.add(who, LabelEvent(f"e{number}", kind, question, (Choice(passage, label),)))
+    return study
+
+
+def reason_codes() -> dict[str, str]:
+    """Return the code of each reason that a pair, or a question that was left out, may have."""
+    from blindspot.backend.data import leaks
+    from blindspot.backend.training_sets import assemble, denoising, sources
+
+    modules = [vars(module) for module in (denoising, assemble, leaks, sources)]
+    return {text: code for names in modules for code, text in names.items() if code.isupper() and isinstance(text, str)}
+
+
+def policy_rows(study, name: str, case: dict) -> dict:
+    """Return the rows (question, passage, role, reason) of a training set, and why questions are left out."""
+    from blindspot.backend.training_sets.builder import build
+
+    settings = {key: tuple(value) if isinstance(value, list) else value for key, value in case.items()}
+    made, codes = build(study, name, settings.pop("runs", ("lexical", "dense")), **settings), reason_codes()
+    return {
+        "rows": [
+            [question, pair.passage, pair.role, codes[pair.reason]]
+            for question, pairs in made.groups()
+            for pair in pairs
+        ],
+        "left out": {question: codes[reason] for question, reason in made.left_out().items()},
+    }
+
+
+def test_the_rows_of_every_policy(tmp_path):
+    """Each with and without people's labels."""
+    world = stored("policies.json.gz")
+    study = policy_study(tmp_path / "s", world)
+    for number, (name, expected) in enumerate(world["sets"].items()):
+        case = {key: value for key, value in expected.items() if key not in ("rows", "left out")}
+        made = policy_rows(study, f"s{number}", case)
+        rows, before = ([tuple(row) for row in each["rows"]] for each in (made, expected))
+        assert set(rows) ^ set(before) == set(), name
+        assert rows == before, name
+        assert made["left out"] == expected["left out"], name
+
+
+# Losses
+
+
+def loss_and_gradient(
+    batch: dict[str, np.ndarray], settings: dict, rows: slice = slice(None)
+) -> tuple[float, np.ndarray]:
+    """Return the loss of some rows of a batch in this process, and its gradient by the vectors of the questions and of
+    their columns of passages, (1 + columns, rows, width)."""
+    import torch
+
+    from blindspot.backend.training.losses import InBatchLoss
+
+    vectors = torch.from_numpy(batch["vectors"][:, rows].copy()).requires_grad_()
+    columns = len(vectors) - 1
+    labels = {
+        "passages": torch.from_numpy(batch["passages"][:columns, rows].copy()).flatten(),
+        "positives": torch.from_numpy(batch["positives"][rows].copy()),
+    }
+    if settings.get("distil_loss"):
+        labels["teacher"] = torch.from_numpy(batch["teacher"][rows].copy())
+    with_backward = settings.get("mini_batch") is not None
+    loss = InBatchLoss(torch.nn.Identity(), **settings)
+    value = loss.calculate_loss([[each] for each in vectors.unbind()], labels, with_backward=with_backward)
+    if not with_backward:
+        value.backward()
+    return value.item(), vectors.grad.numpy()
+
+
+def losses_of_a_process(rank: int, folder: str) -> None:
+    """Store the losses and gradients of one of two processes, which hold half of each batch."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/met", rank=rank, world_size=2)
+    batches, cases = stored_batches()
+    found = {}
+    for number, case in enumerate(cases):
+        batch = batches[case["batch"]]
+        half = batch["vectors"].shape[1] // 2
+        rows = slice(rank * half, (rank + 1) * half)
+        found[f"{number} loss"], found[f"{number} gradient"] = loss_and_gradient(batch, case["settings"], rows)
+    np.savez(f"{folder}/{rank}.npz", **found)
+    torch.distributed.destroy_process_group()
+
+
+def losses_of_two_processes(folder: str) -> int:
+    import multiprocessing
+
+    forks = multiprocessing.get_context("fork")
+    running = [forks.Process(target=losses_of_a_process, args=(rank, folder)) for rank in range(2)]
+    for process in running:
+        process.start()
+    for process in running:
+        process.join(60)
+        process.kill()
+        process.join()
+    return int(any(process.exitcode for process in running))
+
+
+def stored_batches() -> tuple[list[dict[str, np.ndarray]], list[dict]]:
+    """Return the batches, and the cases: batch, settings, loss."""
+    arrays, about = stored("losses.npz"), stored("losses.json")
+    names = ("vectors", "passages", "positives", "teacher")
+    return [{name: arrays[f"{i} {name}"] for name in names} for i in range(about["batches"])], about["cases"]
+
+
+def test_losses_of_one_process():
+    batches, cases = stored_batches()
+    gradients = stored("losses.npz")
+    for number, case in enumerate(cases):
+        for cached in (None, 2):
+            value, gradient = loss_and_gradient(batches[case["batch"]], {**case["settings"], "mini_batch": cached})
+            assert value == pytest.approx(case["loss"], rel=1e-5, abs=1e-5), case
+            np.testing.assert_allclose(
+                gradient, gradients[f"{number} gradient"], rtol=1e-4, atol=1e-5, err_msg=str(case)
+            )
+
+
+def test_losses_of_two_processes(tmp_path):
+    """Their mean is the loss of one process, and so is the sum of their gradients, halved. Of a repeated passage only the
+    first copy gets one."""
+    code = "import sys; from tests.test_golden import losses_of_two_processes; sys.exit(losses_of_two_processes(sys.argv[1]))"
+    done = forked.python("-c", code, str(tmp_path))
+    assert done.returncode == 0, done.stderr[-3000:]
+    parts = []
+    for rank in range(2):
+        with np.load(tmp_path / f"{rank}.npz") as arrays:
+            parts.append(dict(arrays))
+    _, cases = stored_batches()
+    gradients = stored("losses.npz")
+    for number, case in enumerate(cases):
+        mean = sum(float(part[f"{number} loss"]) for part in parts) / 2
+        assert mean == pytest.approx(case["loss of two"], rel=1e-5, abs=1e-5), case
+        questions = np.concatenate([part[f"{number} gradient"][0] for part in parts]) / 2
+        np.testing.assert_allclose(
+            questions, gradients[f"{number} gradient"][0], rtol=1e-4, atol=1e-5, err_msg=str(case)
+        )
+
+
+# The features of the learned judge, and its prior
+
+
+def judge_features(folder: Path, world: dict) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Return the names of the features and the matrix (pairs, features), with and without similarities of meaning."""
+    from blindspot.backend.judges.features import NAMES, WordWeights, feature_matrix
+    from blindspot.db.records import Passage
+
+    study = make_study(folder, [Passage(*each) for each in world["passages"]])
+    rows, scores, similarities = (
+        np.array(world[name], kind)
+        for name, kind in (("rows", np.int32), ("scores", np.float32), ("similarities", np.float32))
+    )
+    weights = WordWeights.of_study(study)
+    made = [feature_matrix(study, world["questions"], rows, scores, weights, each) for each in (similarities, None)]
+    return list(NAMES), *(each.reshape(-1, len(NAMES)) for each in made)
+
+
+def prior_scores(features: np.ndarray) -> np.ndarray:
+    """Return the log-odds (pairs,) that the judge gives before it has learned from a label."""
+    from blindspot.backend.judges.feature_model import UNKNOWN, Examples, fit_ranker
+    from blindspot.backend.judges.settings import FeatureJudgeSettings
+
+    pairs = len(features)
+    examples = Examples(features, np.full(pairs, UNKNOWN, np.int8), np.arange(pairs), np.zeros(pairs, bool))
+    return fit_ranker(examples, FeatureJudgeSettings()).ranking_scores(features)
+
+
+def prior_weights() -> dict[str, dict[str, float]]:
+    from blindspot.backend.judges.feature_model import PRIOR
+
+    return json.loads(PRIOR.read_text())["weights"]
+
+
+def test_features_of_the_learned_judge(tmp_path):
+    world, arrays = stored("features.json.gz"), stored("features.npz")
+    names, features, without = judge_features(tmp_path / "s", world)
+    assert names == world["names"] and len(features) == 200
+    for found, expected in ((features, arrays["features"]), (without, arrays["without similarities"])):
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_the_prior_of_the_learned_judge():
+    world, arrays = stored("features.json.gz"), stored("features.npz")
+    assert prior_weights() == world["prior"]
+    for features, expected in (("features", "prior"), ("without similarities", "prior without similarities")):
+        np.testing.assert_allclose(prior_scores(arrays[features]), arrays[expected], rtol=1e-5, atol=1e-5)
 
 
 # Answer matches
