@@ -60,6 +60,7 @@ check-js:
 
 soak: .venv/.installed-dev
 	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m "hypothesis and not slow" --hypothesis-profile soak
 	$(BIN)/python -m tests.other_machines
 
 bench: .venv/.installed-dev

@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.lanes import SHARED
 
@@ -25,6 +26,10 @@ os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="blindspot-config-")  # 
 atexit.register(shutil.rmtree, os.environ["XDG_CONFIG_HOME"], ignore_errors=True)
 for name in ("BLINDSPOT_STUDY", "BLINDSPOT_BACKEND", "BLINDSPOT_BACKEND_TOKEN"):
     os.environ.pop(name, None)
+
+settings.register_profile("test", max_examples=50)
+settings.register_profile("soak", max_examples=400)
+settings.load_profile("test")
 
 ROOT = Path(__file__).parent
 REAL_DATA = Path(

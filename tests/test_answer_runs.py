@@ -26,7 +26,7 @@ from tests.plain_answers import (
 
 
 @pytest.mark.parametrize("rule", RULES)
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(st.data())
 def test_a_run_equals_one_passage_at_a_time(rule, data):
     collection = data.draw(st.lists(texts, min_size=1, max_size=8))

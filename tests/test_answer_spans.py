@@ -16,7 +16,7 @@ from tests.plain_answers import (
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(deadline=None)
 @given(texts)
 def test_decomposing_character_by_character_is_nfd(text):
     normalised = Normalised.nfd(text)
@@ -26,7 +26,7 @@ def test_decomposing_character_by_character_is_nfd(text):
 
 
 @pytest.mark.parametrize("rule", STRING_RULES)
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(texts_with_answers())
 def test_spans_are_where_the_answer_is(rule, case):
     text, wanted = case
@@ -74,7 +74,7 @@ def test_names_that_look_like_the_subjects_are_found():
     assert near_name_spans(text, "") == []
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(texts, texts)
 def test_query_spans_stay_inside_the_text(text, question):
     for start, end in query_spans(text, question):

@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("rule", STRING_RULES)
-@settings(max_examples=400, deadline=None)
+@settings(deadline=None)
 @given(texts_with_answers(), pieces)
 @example(("ΟΔΟΣ'Α", ["οδος"]), "")
 @example(("İstanbul", ["i\u0307stanbul"]), "")
@@ -47,7 +47,7 @@ def test_equals_the_plain_rule(rule, case, title):
 
 @pytest.mark.parametrize("many", [0, 1000])
 @pytest.mark.parametrize("rule", ["dpr", "entityquestions"])
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(texts_with_answers())
 def test_few_and_many_answers_are_looked_for_alike(rule, many, case):
     text, wanted = case
@@ -56,7 +56,7 @@ def test_few_and_many_answers_are_looked_for_alike(rule, many, case):
         assert has_answer(text, wanted, rule) == plain(text, wanted, rule)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(texts)
 def test_tokens_equal_the_plain_tokens_on_ascii_and_beyond(text):
     for form in (text, unicodedata.normalize("NFD", text), text.encode("ascii", "ignore").decode()):
@@ -143,6 +143,7 @@ def test_rocketqa_counts_neither_case_nor_outer_full_stops(text, answer, held):
     assert bool(answer_spans(text, [answer], "rocketqa_mining")) is held
 
 
+@pytest.mark.slow
 def test_rocketqa_on_real_pairs(real_data):
     """100,000 pairs: each question with its gold, with passages of the same article, and with random passages."""
     with lzma.open(real_data / "passages_100k.tsv.xz", "rt", encoding="utf-8", newline="") as file:
@@ -244,7 +245,7 @@ def test_patterns_that_would_eat_memory_or_stack_match_nothing(pattern):
     assert not has_answer("a" * 100, [pattern], "regex")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(st.text("()[]{}*+?|^$\\.,-<>=!pPL1ab é", max_size=12))
 def test_no_pattern_raises(pattern):
     assert has_answer("hello ab 11", [pattern], "regex") in (True, False)

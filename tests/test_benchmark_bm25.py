@@ -16,6 +16,7 @@ from blindspot.backend.retrieval.bm25 import BM25
 from blindspot.backend.retrieval.lucene import on_jvm
 
 
+@pytest.mark.slow
 def test_generated_passages_follow_zipfs_law_and_questions_are_about_them(tmp_path):
     zipf.write_passages(tmp_path / "p.tsv", 3000, seed=0)
     with open(tmp_path / "p.tsv", newline="") as file:
@@ -31,6 +32,7 @@ def test_generated_passages_follow_zipfs_law_and_questions_are_about_them(tmp_pa
     assert len(questions) == 20 and all(" ".join(each.split()[2:4]) in titles for each in questions)
 
 
+@pytest.mark.slow
 def test_the_peer_gets_the_terms_of_every_passage(indexed_study):
     retriever = BM25(indexed_study)
     texts = [f"{passage.title} {passage.text}" for passage in indexed_study.corpus.scan()]
@@ -41,6 +43,7 @@ def test_the_peer_gets_the_terms_of_every_passage(indexed_study):
         assert given[row] == sorted(retriever._postings.find_terms(terms).tolist())
 
 
+@pytest.mark.slow
 def test_agreement_of_scores_is_counted(capsys):
     ours = np.array([[3.00004, 2.0], [1.0, -np.inf]], np.float32)
     lucene = np.array([[3.0, 2.0], [1.5, -np.inf]], np.float32)

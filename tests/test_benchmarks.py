@@ -33,6 +33,7 @@ def test_every_benchmark_finds_the_names_that_it_imports():
     assert {"benchmarks.check", "benchmarks.gpu.search"} <= set(modules)
 
 
+@pytest.mark.slow
 def test_people_wait_for_what_the_server_keeps(study, capsys):
     twenty.together(study, 2, 0.1, 1.0)
     said = capsys.readouterr().out
@@ -49,6 +50,7 @@ def test_people_wait_for_what_the_server_keeps(study, capsys):
     assert given == {"person0", "person1"}
 
 
+@pytest.mark.slow
 def test_a_tab_sees_what_a_browser_would(study):
     People(study.labels_path).add("Ada", "lead")
     with twenty.server_of(study) as (address, _):
@@ -68,6 +70,7 @@ def test_a_tab_sees_what_a_browser_would(study):
         stranger.close(), ada.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [".tsv", ".tsv.gz"])
 def test_a_whole_study_goes_through_the_commands(tmp_path, monkeypatch, capsys, ending):
     """The commands run in this process here; `test_the_cost_of_a_command` runs a process."""
@@ -100,6 +103,7 @@ def test_a_whole_study_goes_through_the_commands(tmp_path, monkeypatch, capsys, 
     assert "index for BM25" in said and "120 passages" in said and "all of ours" in said
 
 
+@pytest.mark.slow
 def test_the_cost_of_a_command(capsys):
     """A child's processor time and memory count; a command that fails ends the benchmark with its output."""
     child = "import time; data = bytearray(300 << 20); sum(range(10_000_000)); time.sleep(0.5)"

@@ -7,6 +7,7 @@ import pytest
 from benchmarks.coverage import AIM, Case, areas, crossed, grid, macro, of_cases, paired, ranks, swapped, upper_bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "cases", "before"),
     [
@@ -20,6 +21,7 @@ def test_intervals_cover_where_the_bootstrap_does_not(name, cases: list[Case], b
     assert cell.mean >= AIM and cell.bootstrap is not None and cell.bootstrap < before
 
 
+@pytest.mark.slow
 def test_the_auc_of_few_pairs_and_three_seeds_are_covered():
     assert areas(20, 1, 40).mean >= AIM
     assert crossed(3, 30, True, 15).mean >= AIM

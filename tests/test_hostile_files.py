@@ -198,7 +198,16 @@ def test_a_report_of_a_relation_with_a_long_name(study, tmp_path):
 # Long lines, deep JSON, bombs, patterns
 
 
-@pytest.mark.parametrize("name", ["labels.jsonl", "labels.csv", "labels.qrels", "passages.tsv", "questions.jsonl"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "passages.tsv",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("labels.jsonl", "labels.csv", "labels.qrels", "questions.jsonl")
+        ),
+    ],
+)
 def test_a_line_of_two_gigabytes_is_refused_in_bounded_memory(study, tmp_path, name):
     """The file is sparse, so it uses no disk space. A separate process reads it, so that its memory can be measured."""
     path = tmp_path / name

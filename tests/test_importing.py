@@ -342,7 +342,7 @@ def test_long_passages_are_counted_in_portions(monkeypatch):
 
 
 @given(st.integers(0, len(tsv(ROWS))), st.binary(max_size=4), st.booleans(), st.booleans())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_damaged_files_give_a_whole_study_or_the_old_one(tmp_path_factory, at, junk, packed, skip_bad):
     folder = tmp_path_factory.mktemp("damaged")
     study = Study.create(folder / "study")

@@ -13,7 +13,7 @@ from tests.milvus_server import KEY, Server
 
 pytest.importorskip("pymilvus", reason="pymilvus is not installed: 'pip install -r requirements-dev.txt'")
 pytest.importorskip("milvus", reason="the Milvus server is not installed: 'pip install -r requirements-dev.txt'")
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 QUESTIONS = ["Where was Arve Aurset0 born?", "a weaver from Oslo", "who was raised by an aunt in Bodo", "the harbour"]
 

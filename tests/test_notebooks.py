@@ -45,6 +45,7 @@ def test_a_notebook_is_committed_without_outputs(name):
         compile(cell.source, name, "exec")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_runs(name, tmp_path):
     done = execute(name, tmp_path, SMALLER[name])

@@ -109,6 +109,7 @@ def test_the_command_runs_from_the_unpacked_wheel_outside_the_checkout(wheel, tm
     assert (tmp_path / "s" / "study.toml").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["wheel", "editable"])
 def test_mypy_outside_the_checkout_knows_the_types(sources, tmp_path, kind):
     python = make_environment(tmp_path / "environment", built(sources, kind), with_core=False)
@@ -124,6 +125,7 @@ def test_mypy_outside_the_checkout_knows_the_types(sources, tmp_path, kind):
     assert found == [("wrong.py:4", "arg-type"), ("wrong.py:5", "attr-defined")], done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["wheel", "editable"])
 def test_a_folder_with_rooms_of_its_own_does_not_stand_in_the_way(sources, tmp_path, kind):
     """`import blindspot`, the command, and a job in a process of its own, where somebody works on an app with a backend."""

@@ -22,6 +22,7 @@ def test_what_is_judged_for_training_holds_no_answer_and_is_read_whole():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layers, spread", [(2, False), (6, True)])
 def test_why_it_keeps_its_layers(layers, spread):
     """MiniLM's [CLS], which a cross-encoder reads, is the same for every text in the first layers, and differs in the

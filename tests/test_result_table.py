@@ -59,7 +59,7 @@ def test_columns_that_do_not_fit_follow_below_with_the_names():
 cells = st.text(st.characters(codec="ascii", categories=["L", "N", "P"]), min_size=1, max_size=9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(st.lists(st.lists(cells, min_size=4, max_size=4), min_size=1, max_size=5), st.integers(25, 120))
 def test_every_column_stands_in_one_part(rows, width):
     table = FittingTable(ResultTable("caption", ["name", "a", "b", "c"], rows))

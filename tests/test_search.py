@@ -33,8 +33,12 @@ def test_equals_brute_force(similarity, scale, monkeypatch):
 
 
 @pytest.mark.parametrize("sixteen_bits", [True, False], ids=["bfloat16", "float32"])
-@pytest.mark.parametrize("questions", [1, 2, 300])
-@pytest.mark.parametrize("length", [1.0, 12.0])  # cosines, and DPR's: vectors of length 10 to 13, scores near 80
+@pytest.mark.parametrize(
+    "questions", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(300, marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize(
+    "length", [pytest.param(1.0, marks=pytest.mark.slow), 12.0]
+)  # cosines, and DPR's: vectors of length 10 to 13, scores near 80
 def test_real_vectors_in_every_precision(real_data, monkeypatch, sixteen_bits, questions, length):
     """Compare with the float32 product, whose order equals that of the true scores except where it cannot distinguish
     two.

@@ -73,6 +73,7 @@ def wait_for(condition, seconds=300):
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_500_pairs_are_judged_though_the_endpoint_fails_and_the_job_is_killed(browser, asked):
     def truth(question, passage):
         return 3 if question.removeprefix("Where was ").removesuffix(" born?") in passage else 0

@@ -139,7 +139,7 @@ def at(tab, number: int) -> None:
     expect(tab.locator(".judge h1")).to_have_text(f"Where is thing {number}?")
 
 
-@pytest.mark.parametrize("kind", [Keys, Mouse])
+@pytest.mark.parametrize("kind", [Keys, pytest.param(Mouse, marks=pytest.mark.slow)])
 def test_twenty_questions_from_a_link_with_a_break_a_mistake_and_a_change_of_mind(tab, team, kind):
     secret = People(team.labels_path).invite("Ann", "annotator")
     with open_to_others(team) as address:
