@@ -24,7 +24,6 @@ from blindspot.backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, St
 from blindspot.backend.evaluation.comparison import Comparison, MeasuredRun, measure, set_label
 from blindspot.backend.evaluation.panel import Panel
 from blindspot.backend.evaluation.relevance import Kind
-from blindspot.backend.retrieval.explanation import TermWeights, TokenMatches
 from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.backend.training.checkpoints import models_of
 from blindspot.db.errors import Missing
@@ -288,24 +287,6 @@ def live_hits(study: Study, retriever: str, question: str, k: int) -> Hits:
 
     settings = study.settings_path.stat().st_mtime_ns
     return _live_hits(study, str(study.folder), index_state(study), settings, retriever, question, k)
-
-
-def explain_score(study: Study, retriever: str, question: str, row: int) -> TermWeights | TokenMatches:
-    """Return how the score of a passage is composed. Raises Refused for a question that is hidden from the person."""
-    hidden_questions.refuse_live(study, question)
-    from blindspot.backend.retrieval.live import index_state
-
-    settings = study.settings_path.stat().st_mtime_ns
-    return _explain_score(study, str(study.folder), index_state(study), settings, retriever, question, row)
-
-
-@st.cache_resource(max_entries=64, show_spinner=False)
-def _explain_score(
-    _study: Study, folder: str, fingerprint: Key, settings: int, retriever: str, question: str, row: int
-) -> TermWeights | TokenMatches:
-    from blindspot.backend.retrieval import live as retrieval
-
-    return retrieval.explain(_study, retriever, question, row)
 
 
 @st.cache_resource(max_entries=256, show_spinner=False)

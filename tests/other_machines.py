@@ -36,9 +36,9 @@ OPENVINO = ("openvino", "question_encoder")
 """OpenVINO chooses its instructions itself, and fails where oneDNN, which it holds too, is told of others."""
 HERE = Path(__file__).parent
 NUMBERS = (
-    "adapter", "approximate", "blindness", "bm25", "clusters", "dense", "encoder", "every_retriever", "explanation", "feature_judge",
-    "hybrid", "label_judge", "late_interaction", "live", "maps", "milvus", "opened", "passage_encoder",
-    "products", "projection", "rerank", "rerank_any", "search", "service", "shards", "sparse",
+    "adapter", "approximate", "blindness", "bm25", "clusters", "dense", "encoder", "every_retriever", "feature_judge",
+    "hybrid", "label_judge", "live", "maps", "milvus", "opened", "passage_encoder",
+    "products", "projection", "rerank", "rerank_any", "search", "service", "shards",
 )  # fmt: skip
 """Test files that compare floats, or what depends on time."""
 

@@ -148,3 +148,24 @@ def test_what_cannot_be_loaded_is_one_line(bert, dpr, tmp_path):
     (broken / "config.json").write_text(json.dumps({"model_type": "no such thing"}))
     with pytest.raises(Missing, match="cannot load"):
         load_encoder(EncoderSettings(model=str(broken), pooling="cls"))
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "found"),
+    [
+        ("config_sentence_transformers.json", {"model_type": "SparseEncoder"}, r"a sparse encoder \(SPLADE\)"),
+        (
+            "modules.json",
+            [{"type": "sentence_transformers.sparse_encoder.models.SpladePooling"}],
+            r"a sparse encoder \(SPLADE\)",
+        ),
+        ("config.json", {"architectures": ["HF_ColBERT"]}, r"a late-interaction encoder \(ColBERT\)"),
+        ("config.json", {"architectures": ["BertForSequenceClassification"]}, "a cross-encoder"),
+    ],
+)
+def test_a_model_that_is_no_dense_encoder_is_one_line(bert, tmp_path, file, content, found):
+    folder = tmp_path / "model"
+    shutil.copytree(bert[0], folder)
+    (folder / file).write_text(json.dumps(content))
+    with pytest.raises(Refused, match=f"model is {found}, not a dense encoder"):
+        load_encoder(EncoderSettings(model=str(folder), pooling="cls"), "cpu")

@@ -32,7 +32,7 @@ from blindspot.backend.maps.making import make
 from blindspot.backend.reader.reading import read
 from blindspot.backend.reader.training import train_reader
 from blindspot.backend.recipes.rocketqa import train_rocketqa
-from blindspot.backend.retrieval import approximate, bm25, dense, late_interaction, milvus, sparse
+from blindspot.backend.retrieval import approximate, bm25, dense, milvus
 from blindspot.backend.retrieval.opened import open_index
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.training.adapter import train_adapter
@@ -43,7 +43,6 @@ from blindspot.backend.training.scoring import score_run
 from blindspot.backend.training_sets.builder import build
 from blindspot.backend.training_sets.judged_batches import make_batch_by_judge
 from blindspot.db.people import People
-from tests.encoder_models import tiny_colbert, tiny_splade
 from tests.installed import installed
 from tests.job_kinds import every_kind
 from tests.llm_server import ChatServer
@@ -177,12 +176,6 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     submit(runs.import_run, file["run.trec"], "other")
     assert submit(bm25.build_index, threads=1)["passages"] == 60
     assert submit(dense.build_index, "tiny", device="cpu")["passages"] == 60
-    tiny_splade(study.folder / "splade")
-    add_encoder(study.settings_path, "splade", {"model": str(study.folder / "splade"), "max_tokens": 64})
-    assert submit(sparse.build_index, "splade", device="cpu")["postings"] > 0
-    tiny_colbert(study.folder / "colbert")
-    add_encoder(study.settings_path, "colbert", {"model": str(study.folder / "colbert"), "max_tokens": 64})
-    assert submit(late_interaction.build_index, "colbert", device="cpu")["tokens"] > 0
     submit(approximate.build, "tiny", "hnsw", {}, device="cpu")
     submit(milvus.build, "tiny", str(tmp_path / "milvus.db"))
     assert submit(open_index, "lucene", str(study.path("indexes", "bm25")), "lucene")["matched"] == 60

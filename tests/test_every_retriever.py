@@ -24,9 +24,8 @@ from blindspot.app import cli
 from blindspot.app.runs import retriever_label
 from blindspot.backend.core.declared import declared_settings
 from blindspot.backend.core.runs import Run
-from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
-from blindspot.backend.retrieval import approximate, late_interaction, live, milvus, sparse
+from blindspot.backend.retrieval import approximate, live, milvus
 from blindspot.backend.retrieval.cost import cost_of
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.engines.engine import ENGINES
@@ -37,7 +36,7 @@ from blindspot.backend.service.api import make_api
 from blindspot.backend.service.service import Service
 from blindspot.backend.training.ready_cross_encoder import add_cross_encoder
 from tests.app_pages import Page
-from tests.encoder_models import ready, tiny_colbert, tiny_splade
+from tests.encoder_models import ready
 from tests.ties import first as first_hits
 from tests.ties import same_ranking
 
@@ -82,13 +81,6 @@ ROWS = {
     "approximate": Row("dense", "dense, tiny, hnsw", "tiny", TINY | {"--approximate": "hnsw"}, exact=False),
     "hybrid": Row("hybrid", "BM25 + tiny, 1.1 × dense", "hybrid:tiny", TINY),
     "rerank": Row("rerank", "bm25 reranked by ce, first 100", "rerank:ce@bm25", {"--judge": "ce", "--over": "bm25"}),
-    "sparse": Row("sparse", "learned sparse, splade", "sparse:splade", {"--encoder": "splade"}),
-    "late-interaction": Row(
-        "late-interaction",
-        "late interaction, colbert, 1,000 candidates",
-        "late-interaction:colbert",
-        {"--encoder": "colbert"},
-    ),
     "milvus": Row("milvus", "dense, tiny, in Milvus", "milvus:tiny", TINY),
     "run": Row("run", "the first hits of every-bm25", "", {"--run": "every-bm25"}),
     "lucene": opened_row("lucene", "Lucene lucene-index"),
@@ -137,12 +129,6 @@ def command(*arguments: object) -> tuple[int, str, str]:
 def make_indexes(study: Study, outside: Path) -> None:
     """Make an index of each kind that this study searches itself."""
     approximate.build(study, "tiny", "hnsw")
-    splade = {"model": str(tiny_splade(outside / "splade")), "kind": "sparse", "max_tokens": 64}
-    add_encoder(study.settings_path, "splade", splade)
-    sparse.build_index(study, "splade", device="cpu")
-    colbert = {"model": str(tiny_colbert(outside / "colbert")), "kind": "late-interaction", "max_tokens": 64}
-    add_encoder(study.settings_path, "colbert", colbert)
-    late_interaction.build_index(study, "colbert", device="cpu")
     add_cross_encoder(study, "ce", str(ready(outside / "cross-encoder")), device="cpu")
     if HAS_MILVUS:
         milvus.build(study, "tiny", str(outside / "milvus.db"))
@@ -289,10 +275,10 @@ def test_home_shows_its_label_and_cost(every, home, name):
 
 
 def test_compare_offers_every_run_and_says_what_made_the_two(every):
-    page = Page(every.study.folder, "compare", a="every-bm25", b="every-late-interaction")
+    page = Page(every.study.folder, "compare", a="every-bm25", b="every-hybrid")
     picker = next(each for each in page.app.selectbox if each.label == "Run B")
     assert set(picker.options) == {f"every-{name}" for name in MADE}
-    for side, name in (("A", "bm25"), ("B", "late-interaction")):
+    for side, name in (("A", "bm25"), ("B", "hybrid")):
         cost = r"[\d.,e+]+ ms a question, index of [\d.,]+ MB\."
         assert re.search(rf"\b{side} {re.escape(ROWS[name].label)}, {cost}", page.text), page.text
 
@@ -324,19 +310,3 @@ def test_a_stored_run_is_asked_nothing_live(every, client):
     asked = {"retriever": "run:every-bm25", "questions": ["Who?"], "k": K}
     answer = client.post("/search", json=asked)
     assert answer.status_code == 404 and "unknown retriever 'run:every-bm25'" in answer.json()["error"]
-
-
-ENCODERS = {"tiny": "dense", "splade": "sparse", "colbert": "late-interaction"}
-
-
-@pytest.mark.parametrize("name", [name for name, row in MADE.items() if "--encoder" in row.options])
-def test_an_encoder_of_another_kind_is_one_line(every, name):
-    row, before = MADE[name], set(every.study.runs())
-    for encoder in set(ENCODERS) - {row.options["--encoder"]}:
-        options = [word for option in (row.options | {"--encoder": encoder}).items() for word in option]
-        where = ["--split", "dev", "--k", K, "--name", "wrong", "--study", every.study.folder]
-        code, out, err = command("retrieve", "--with", row.kind, *options, *where)
-        said = [line for line in err.splitlines() if line.strip()]
-        assert code == 1 and not out and len(said) == 1, (out, err)
-        assert f"encoder {encoder!r} is {ENCODERS[encoder]}, not " in said[0] and " --encoder" in said[0]
-    assert set(every.study.runs()) == before

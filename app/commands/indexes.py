@@ -24,7 +24,6 @@ from blindspot.app.commands.options import takes_settings
 from blindspot.backend.core.settings import MODELS, EncoderSettings
 from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
 from blindspot.backend.retrieval.faiss_options import KINDS, FaissOptions, MilvusSettings
-from blindspot.backend.retrieval.model_kinds import INDEX_COMMANDS
 from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import Refused
 
@@ -42,38 +41,6 @@ def index_bm25(
 
     manifest = do(build_index, open_study(study), threads=threads)
     print(f"Indexed {quantity(manifest['passages'], 'passage')} for BM25 in {manifest['seconds']} s.")
-
-
-@index_app.command("sparse")
-def index_sparse(
-    encoder: Annotated[str, typer.Option(help="A sparse encoder of study.toml.")],
-    study: StudyOption = None,
-    device: Device = None,
-) -> None:
-    """Encode the passages with a sparse encoder (SPLADE) and write the inverted index. Resumes an interrupted encoding."""
-    from blindspot.backend.retrieval.sparse import build_index
-
-    manifest = do(build_index, open_study(study), name=encoder, device=device)
-    print(
-        f"{quantity(manifest['passages'], 'passage')}, {manifest['terms_per_passage']} terms a passage, "
-        f"{manifest['bytes'] / 1e6:,.1f} MB, {manifest['seconds']} s."
-    )
-
-
-@index_app.command("late-interaction")
-def index_late_interaction(
-    encoder: Annotated[str, typer.Option(help="A late-interaction encoder of study.toml.")],
-    study: StudyOption = None,
-    device: Device = None,
-) -> None:
-    """Encode the passages with a late-interaction encoder (ColBERT), a vector a token. Resumes an interrupted encoding."""
-    from blindspot.backend.retrieval.late_interaction import build_index
-
-    manifest = do(build_index, open_study(study), name=encoder, device=device)
-    print(
-        f"{quantity(manifest['passages'], 'passage')}, {manifest['tokens_per_passage']} vectors a passage of "
-        f"{manifest['dimension']} dimensions, {manifest['bytes'] / 1e6:,.1f} MB, {manifest['seconds']} s."
-    )
 
 
 @index_app.command("dense")
@@ -274,7 +241,7 @@ def encoder_add(
     added = add_loaded_encoder(opened, encoder, settings)
     for line in added.notes:
         print(line)
-    print(f"{encoder}: {added.description}. Next: blindspot {INDEX_COMMANDS[added.kind]} --encoder {encoder}")
+    print(f"{encoder}: {added.description}. Next: blindspot index dense --encoder {encoder}")
 
 
 @encoder_app.command("list")

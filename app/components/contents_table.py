@@ -74,12 +74,8 @@ def _description(manifest: Mapping[str, Any]) -> str:
     """Return what an index is, from the kind in its manifest."""
     if manifest.get("kind") == OPENED_INDEX:
         return describe_index(manifest)
-    megabytes = f"{manifest.get('bytes', 0) / 1e6:,.1f} MB"
     kinds = {
         "dense index": f"dense, {manifest.get('dimension', '?')} dimensions, {manifest.get('similarity', '')}",
-        "sparse index": f"learned sparse, {manifest.get('terms_per_passage', '?')} terms a passage, {megabytes}",
-        "late-interaction index": f"late interaction, {manifest.get('tokens_per_passage', '?')} vectors a passage, "
-        f"{megabytes}",
         "title index": "of version 0.2, no longer searched: delete it with 'blindspot delete index titles'",
     }
     return kinds.get(str(manifest.get("kind")), "Lucene")

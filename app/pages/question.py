@@ -11,7 +11,6 @@ import streamlit as st
 
 from blindspot.app import hidden_questions, selection, study, url, who
 from blindspot.app.components.empty_page import show_empty_page
-from blindspot.app.components.explanation import explanation_section
 from blindspot.app.components.hit_lists import HitList, answers_in_both, rows_to_show, side_by_side
 from blindspot.app.components.judge_opinions import JudgeMark, judge_marks
 from blindspot.app.components.judging.question_labels import judged, question_labels
@@ -301,7 +300,6 @@ def _show_lists(
         columns,
         div(*more, cls="foot more-hits"),
     )
-    explanation_section(open_study, lists, question, passages, shown)
 
 
 LEGEND_FOLD = tag("details", tag("summary", "Marks"), cls="legend-fold")

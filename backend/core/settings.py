@@ -77,12 +77,6 @@ class EncoderSettings:
     passage_model: str | None = Field(
         default=None, description="The passage tower (DPR), together with a question model"
     )
-    kind: Literal["auto", "dense", "sparse", "late-interaction"] = Field(
-        default="auto",
-        title="Kind",
-        description="dense: one vector a text; sparse: term weights (SPLADE); late-interaction: a vector a token "
-        "(ColBERT); auto: as the model says",
-    )
     pooling: Literal["auto", "cls", "mean"] = Field(
         default="auto", description="How token vectors become one vector; auto: as the model says"
     )

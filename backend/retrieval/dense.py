@@ -21,7 +21,6 @@ from blindspot.backend.core.summary import Step
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense_shards import Shard, complete_blocks, encode_shard, merge_blocks
 from blindspot.backend.retrieval.encoder import Encoder, load_encoder
-from blindspot.backend.retrieval.model_kinds import encoder_kind, encoders_of_kind
 from blindspot.backend.retrieval.openvino_model import has_openvino
 from blindspot.backend.retrieval.passage_encoder import Engine, PassageEncoder, typical_distance
 from blindspot.backend.retrieval.question_encoder import QuestionEncoder
@@ -238,8 +237,6 @@ class Dense:
         if manifest is not None and manifest.get("kind") in REMOVED_INDEXES:
             raise Refused(REMOVED[REMOVED_INDEXES[manifest["kind"]]])
         if manifest is None or manifest.get("kind") != KIND:
-            if name in study.settings.encoders and (kind := encoder_kind(encoder_settings(study, name))) != "dense":
-                raise Refused(f"encoder {name!r} is {kind}, not dense; use --with {kind} --encoder {name}")
             raise Missing(f"no dense index for encoder {name!r}; run 'blindspot index dense --encoder {name}'")
         if manifest["corpus"] != study.corpus.digest:
             raise Refused(
@@ -412,7 +409,7 @@ class DenseKind(EncoderKind):
         return super().options_of_run(manifest) | ({} if exact else {"approximate": kind})
 
     def steps(self, study: Study) -> list[Step]:
-        encoder = next(iter(encoders_of_kind(study, "dense")), None)
+        encoder = next(iter(study.settings.encoders), None)
         if encoder is None or dense_indexes(study):
             return []
         return [

@@ -1,6 +1,5 @@
 """Shards of a dense index on disk, while its passages are encoded. An interrupted shard is resumed, several machines can
-encode different shards, and the complete set is merged into an index. (Sparse and late-interaction encoders:
-`encoded_blocks.py`.)
+encode different shards, and the complete set is merged into an index.
 
     indexes/<encoder>/shards/2-of-8/recipe.json      what is encoded, and how
                                     0000002048.npy   (2048, d) float16: the passages from row 2048 on

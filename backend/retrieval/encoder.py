@@ -21,7 +21,7 @@ import numpy as np
 from blindspot.backend.core.manifest import text_sha256
 from blindspot.backend.core.model_files import ModelFolder, open_model, readable_model
 from blindspot.backend.core.settings import VECTOR_SETTINGS, EncoderSettings
-from blindspot.backend.retrieval.model_kinds import check_kind
+from blindspot.backend.retrieval.model_kinds import refuse_other_kinds
 from blindspot.db.errors import Refused
 from blindspot.db.records import Passage
 
@@ -149,7 +149,7 @@ def _load_single_module(settings: EncoderSettings, path: str, device: str | None
     from sentence_transformers import SentenceTransformer
 
     folder = open_model(path)
-    check_kind(folder.path, "dense", settings)
+    refuse_other_kinds(folder.path)
     if not (Path(folder.path) / "modules.json").is_file():
         modules, pooling = _load_tower(folder, settings, "model")
         return SentenceTransformer(modules=modules, device=device), pooling

@@ -14,9 +14,7 @@ from pathlib import Path
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval import indexes as held
 from blindspot.backend.retrieval import remote
-from blindspot.backend.retrieval.explanation import Explainer, TermWeights, TokenMatches
 from blindspot.backend.retrieval.indexes import OpenRetrievers
-from blindspot.backend.retrieval.retriever import Retriever, kind_of
 from blindspot.db.errors import Refused
 from blindspot.db.records import Hits
 
@@ -86,31 +84,3 @@ def _open_retrievers(study: Study) -> Iterator[OpenRetrievers]:
         opened = _open.setdefault(study.folder, OpenRetrievers(study))
     with _searching:
         yield opened
-
-
-@contextmanager
-def open_retriever(study: Study, retriever: str) -> Iterator[Retriever]:
-    """Yield the retriever that this process keeps open, to one caller at a time. Raises Missing if it has no index."""
-    with _open_retrievers(study) as opened:
-        yield opened.open(retriever).retriever
-
-
-def can_explain(study: Study, retriever: str) -> bool:
-    """Return whether `explain` works for a retriever: it can explain scores, and its index is on this machine."""
-    kind = kind_of(retriever)
-    return (
-        kind is not None
-        and kind.explains
-        and remote.configured_backend() is None
-        and retriever in kind.available(study)
-    )
-
-
-def explain(study: Study, retriever: str, question: str, row: int) -> TermWeights | TokenMatches:
-    """Explain the score of a passage, with a retriever for which `can_explain` is true. Raises the same errors as
-    `search`.
-    """
-    with open_retriever(study, retriever) as found:
-        if not isinstance(found, Explainer):
-            raise Refused(f"{retriever} does not say what its scores are made of")
-        return found.explain(question, row)

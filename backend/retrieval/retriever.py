@@ -70,7 +70,6 @@ class RetrieverKind(ABC):
         uses_torch: whether its searches run in PyTorch and compete for the cores.
         suggested: whether Home suggests a run with it.
         extras: the extras (`blindspot.backend.core.extras`) whose packages a search needs.
-        explains: whether its retrievers say what a score is made of (`blindspot.backend.retrieval.explanation.Explainer`).
     """
 
     name: ClassVar[str]
@@ -81,7 +80,6 @@ class RetrieverKind(ABC):
     fusion: ClassVar[bool] = False
     uses_torch: ClassVar[bool] = False
     suggested: ClassVar[bool] = False
-    explains: ClassVar[bool] = False
     extras: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod

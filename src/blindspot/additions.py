@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -200,33 +200,25 @@ class StudyAdditions(OpenedStudy):
         add_loaded_encoder(self.study, name, {"model": place, **settings})
 
     def index(self, kind: str, encoder: str = "minilm", device: str | None = None) -> None:
-        """Index the passages, as `blindspot index bm25`, `dense`, `sparse` and `late-interaction` do.
+        """Index the passages, as `blindspot index bm25` and `dense` do.
 
         Args:
-            kind: "bm25", "dense", "sparse" or "late-interaction".
-            encoder: of study.toml, for every kind but bm25.
+            kind: "bm25" or "dense".
+            encoder: of study.toml, for dense.
             device: of the encoder; default a GPU if there is one.
 
         Raises BadInput for another kind of index, Missing for an unknown encoder, Refused while another process builds
         the index.
         """
         from blindspot.backend.core import jobs
+        from blindspot.backend.retrieval import bm25, dense
 
+        if kind not in ("bm25", "dense"):
+            raise BadInput(f"the kind of index is {kind!r}; it must be bm25 or dense")
         if kind == "bm25":
-            from blindspot.backend.retrieval.bm25 import build_index
-
-            jobs.run(build_index, self.study)
-            return
-        from blindspot.backend.retrieval import dense, late_interaction, sparse
-
-        builders: dict[str, Callable[..., Any]] = {
-            "dense": dense.build_index,
-            "sparse": sparse.build_index,
-            "late-interaction": late_interaction.build_index,
-        }
-        if kind not in builders:
-            raise BadInput(f"the kind of index is {kind!r}; it must be bm25, {', '.join(builders)}")
-        jobs.run(builders[kind], self.study, encoder, device=device)
+            jobs.run(bm25.build_index, self.study)
+        else:
+            jobs.run(dense.build_index, self.study, encoder, device=device)
 
     def retrieve(self, kind: str, **options: Any) -> str:
         """Search every question with a retriever, store the run, and return its name.

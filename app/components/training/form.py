@@ -16,7 +16,6 @@ from blindspot.app.markup import show, tag
 from blindspot.app.whole_imports import import_whole
 from blindspot.backend.core.jobs import JobRequest, request
 from blindspot.backend.core.study import Study
-from blindspot.backend.retrieval.model_kinds import encoders_of_kind
 from blindspot.backend.training.adapter import train_adapter
 from blindspot.backend.training.checkpoints import models_of
 from blindspot.backend.training.cross_encoder import train_cross_encoder
@@ -124,7 +123,7 @@ def _first_fields(open_study: Study, stem: str, taken_names: set[str], gpu: bool
     number = next(n for n in range(1, 10_000) if f"{stem}-{n}" not in taken_names)
     columns = st.columns([3, 3, 1.5], vertical_alignment="bottom")
     name = columns[0].text_input("Name", f"{stem}-{number}", max_chars=64, key=f"name-{stem}-{number}")
-    start = columns[1].selectbox("Initial model", encoders_of_kind(open_study, "dense"), key=f"start-{stem}")
+    start = columns[1].selectbox("Initial model", list(open_study.settings.encoders), key=f"start-{stem}")
     first = None if gpu else STEPS_ON_CPU
     steps = setting_field(columns[2], DualEncoderSettings, "steps", first, placeholder="epochs", key=f"steps-{stem}")
     return name.strip(), start, {"steps": int(steps)} if steps else {}

@@ -8,7 +8,6 @@ from blindspot.backend.experiments.parts import StudyEncoder
 from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, trained_row
 from blindspot.backend.experiments.rocketqa_steps import STEP_DEFAULTS, require_one_training_set, steps_by_seed
 from blindspot.backend.experiments.workbench import Workbench
-from blindspot.backend.retrieval.model_kinds import encoder_kind
 from blindspot.db.errors import BadInput
 
 TAKES = frozenset({"batches", "encoders"})
@@ -18,8 +17,7 @@ PUBLISHED = {"bert-base": {100: 86.0}, "ernie-base": {100: 87.6}}
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     require_one_training_set(setting)
-    known = (name for name, settings in bench.settings.encoders.items() if encoder_kind(settings) == "dense")
-    encoders = tuple(dict.fromkeys(setting.encoders or known))
+    encoders = tuple(dict.fromkeys(setting.encoders or bench.settings.encoders))
     if len(encoders) < 2:
         raise BadInput(
             "give at least two encoders to start from with --encoder; study.toml has "
