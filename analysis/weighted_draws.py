@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-CELLS = 32
-_LOWEST, _HIGHEST = 1e-4, 1 - 1e-4
-
 
 @dataclass(frozen=True)
 class Cells:
@@ -32,13 +29,6 @@ class Cells:
         return float(self.counts @ self.chances / self.counts.sum())
 
 
-def log_odds(chances: np.ndarray) -> np.ndarray:
-    """Return the log odds of chances, after clipping them to 0.0001 to 0.9999."""
-    clipped = np.clip(chances, _LOWEST, _HIGHEST)
-    result: np.ndarray = np.log(clipped / (1 - clipped))
-    return result
-
-
 def draw_keys(weights: np.ndarray, seed: int) -> np.ndarray:
     """Return a key for each pair, (population,) float64; pairs are drawn in the order of their keys.
 
@@ -47,16 +37,6 @@ def draw_keys(weights: np.ndarray, seed: int) -> np.ndarray:
     """
     keys: np.ndarray = np.random.default_rng(seed).exponential(size=len(weights)) / weights
     return keys
-
-
-def inclusion_probabilities(weights: np.ndarray, limit: float | None) -> np.ndarray:
-    """Return the probability that a pair's key is below `limit`, (n,). `limit` is the first key that was not drawn;
-    None gives 1.
-
-    Given this key, the draws below it are independent. So 1 / these probabilities are unbiased weights for a sample of
-    fixed size (rank conditioning: Cohen and Kaplan 2007, section 4).
-    """
-    return np.ones(len(weights)) if limit is None else -np.expm1(-np.asarray(weights, np.float64) * limit)
 
 
 def draw_order(weights: np.ndarray, seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -167,13 +167,6 @@ class Questions(PerThread):
         """Yield (id, text) of the questions of a split, in the order of import."""
         yield from self.connection.execute("SELECT id, text FROM question WHERE split = ? ORDER BY position", (split,))
 
-    def gold_pairs(self) -> list[tuple[str, str]]:
-        """Return the (question id, gold passage id) pairs of the questions that have answers, in the order of import."""
-        sql = "SELECT json_group_array(json_array(id, json(gold))) FROM (SELECT id, gold FROM question WHERE gold <> '[]' AND answers <> '[]' ORDER BY position)"
-        return [
-            (id, passage) for id, gold in json.loads(self.connection.execute(sql).fetchone()[0]) for passage in gold
-        ]
-
     def questions_by_gold(self, passages: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
         """Return (id, text) of the questions that have each of these passages as gold, by passage."""
         gold_by_question: dict[str, list[tuple[str, str]]] = {}

@@ -41,7 +41,7 @@ _CANDIDATE = ("passage", "near_duplicates", "run", "rank", "score", "answer", "p
 _ITEM = ("arm", "priority", "people_needed", "assigned_to", "inclusion_probability")
 # An annotator does not get a question again that they judged, skipped or practised (practice shows the settled labels):
 # a second judgement would be neither blind nor independent. Exceptions: a repeat asks for a second judgement; an audit
-# that left out judged questions would not be a uniform sample, nor would the draws of a gold check.
+# that left out judged questions would not be a uniform sample, nor would the draws of a check.
 # A question that they skipped once comes back when the batch has nothing else for them (_SKIPPED).
 _OPEN = f"""
     FROM batch_question i
@@ -289,8 +289,8 @@ class Queue(PerThread):
 
         Practice comes first. A question whose lease expired may come back to the same annotator. A question that the
         annotator skipped comes back once, at the end of its batch. A question that the annotator finished, also in
-        practice, comes back only in the audit or repeat arm of another batch, or in a batch of a check of gold
-        or of a training file, with other passages.
+        practice, comes back only in the audit or repeat arm of another batch, or in a batch of a check of a
+        training file, with other passages.
 
         Raises:
             Missing: There is no annotator of that name.
@@ -462,7 +462,7 @@ def _refuse_judged_batch(connection: sqlite3.Connection, number: int, batch: str
 def _open_batches(connection: sqlite3.Connection, annotator: str, now: float) -> list[dict[str, Any]]:
     """Return the open batches, practice first, each as the values of `_OPEN` and `_SKIPPED` for an annotator."""
     rows = connection.execute(
-        "SELECT number AS batch, name, practice, json_extract(settings, '$.gold_check') IS NOT NULL OR coalesce(json_extract(settings, '$.origin'), '') = 'check' "
+        "SELECT number AS batch, name, practice, coalesce(json_extract(settings, '$.origin'), '') = 'check' "
         "FROM batch WHERE state = 'open' ORDER BY practice DESC, number"
     ).fetchall()
     names = ("batch", "name", "practice", "again")

@@ -56,8 +56,7 @@ class Page:
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    """Two batches with audits, second labels and repeats, worked by three people of different skill; strata; a bad
-    question."""
+    """Two batches with audits, second labels and repeats, worked by three people of different skill; a bad question."""
     made, truth = encyclopedia_study(tmp_path_factory.mktemp("quality") / "study", 1000)
     for name, role in ROLES.items():
         People(made.labels_path).add(name, role)
@@ -167,10 +166,9 @@ def test_the_audit_shows_both_rates_with_intervals_and_the_stopping_rule(study):
     assert f"{100 * alone.value:.1f}%" in Page(study, batch="one").text
 
 
-def test_batches_and_strata(study):
+def test_batches(study):
     page = Page(study)
     assert page.rows("one ") == ["one 30 by priority, 30 random audit 60 of 60 ✓ done"]
-    assert page.rows("pseudo-positives checked"), "accuracy of a stratum, with its interval"
     assert "1 bad question by 1 annotator" in re.sub(r"(bad question) .*?( by)", r"\1\2", page.text)
 
 

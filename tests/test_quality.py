@@ -8,7 +8,7 @@ from blindspot.analysis.judged import NONE, OTHER, POSITIVE
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_by_id
 from blindspot.backend.judging.audits import audit, batch_progress
-from blindspot.backend.judging.batches import batch_of_pairs, make_batch
+from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.corrected import corrected_run, label_matrix
 from blindspot.backend.judging.quality import MAX_GESTURE_MS, quality
 from blindspot.backend.judging.settings import ArmShares
@@ -226,19 +226,6 @@ def test_an_audit_question_counts_when_its_own_batch_has_judged_all_of_it(desk):
     assert (audit(study).bad, audit(study).waiting, audit(study).overall.positive.value) == (1, 2, 1.0)
     desk.label("ada", "q0", {"p2": "negative"}, kind="adjudicate")
     assert audit(study).overall.positive.value == 0.5
-
-
-def test_the_strata_of_a_training_set_have_rates_of_their_own(desk):
-    desk, study = desk
-    batch_of_pairs(study, "removed", [(f"q{n}", p) for n in range(3) for p in ("p1", "p2")], origin="negatives removed")
-    for n, label in enumerate(("positive", "positive", "related")):
-        desk.label("ann", f"q{n}", {"p1": label}, batch="removed")
-    found = batch_progress(study)[0]
-    assert (found.batch.name, found.batch.questions, found.arms) == ("removed", 3, {"priority": 3})
-    rates = found.strata["negatives removed"]
-    assert (rates.positive.value, rates.positive.passages, rates.with_related.value) == (pytest.approx(2 / 3), 3, 1.0)
-    desk.batch("pooled")
-    assert batch_progress(study)[1].strata == {}, "a batch that was pooled from runs has none"
 
 
 def test_labels_correct_a_run(audited):

@@ -18,7 +18,6 @@ from blindspot.backend.judging.batches import batch_of_pairs, make_batch
 from blindspot.backend.judging.guidelines import edit_guidelines
 from blindspot.backend.judging.practice import make_practice
 from blindspot.backend.maps import edits
-from blindspot.backend.training_sets.decision_sample import queue_stratified_sample
 from blindspot.backend.upkeep import parts
 from blindspot.backend.upkeep.downloads import download
 from blindspot.db.descriptions import Descriptions
@@ -102,7 +101,6 @@ ATTEMPTS = {
         lambda study, by: make_batch(study, f"pooled by {by}", ["r"], size=1, by=by),
         lambda study, by: batch_of_pairs(study, f"pairs of {by}", [("q0", "p1")], actor=by),
         lambda study, by: make_practice(study, f"practice by {by}", 1, actor=by),
-        lambda study, by: queue_stratified_sample(study, f"strata by {by}", "raw", actor=by),
         lambda study, by: Queue(study.labels_path).add_batch(f"b {by}", [Item("q0", (Candidate("p1"),))], {}, actor=by),
     ],
     "manage batches": [

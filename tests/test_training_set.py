@@ -13,13 +13,6 @@ from blindspot.backend.training.examples import TrainingSetExamples
 from blindspot.backend.training_sets import builder as building
 from blindspot.backend.training_sets import denoising
 from blindspot.backend.training_sets.assemble import DENIED, NO_POSITIVE
-from blindspot.backend.training_sets.decision_sample import (
-    KEPT,
-    PSEUDO,
-    REMOVED,
-    queue_stratified_sample,
-    stratified_sample,
-)
 from blindspot.backend.training_sets.differences import (
     KINDS,
     NewLabel,
@@ -30,7 +23,6 @@ from blindspot.backend.training_sets.differences import (
 )
 from blindspot.backend.training_sets.training_set import read_groups
 from blindspot.db.errors import BadInput, Missing, Refused
-from blindspot.db.queue import Queue
 from tests.training_studies import build, content, copied, say, score
 
 
@@ -169,45 +161,6 @@ def test_what_new_labels_would_change(study):
     }
     assert {("q0", "p1"), ("q0", "p4")} <= changed
     assert len(new_labels(study, build(study, "none"))) == 5
-
-
-def test_strata_are_drawn_evenly_from_what_machines_decided(study):
-    score(study, {("q0", "p1"): 0.95, ("q0", "p2"): 0.04, ("q0", "p3"): 0.5, ("q1", "p6"): 0.02, ("q1", "p4"): 0.03})
-    say(study, "ann", "q1", {"p4": "negative"})
-    made = build(study, "cross_encoder+labels", model="judge", positives=("gold", "cross_encoder"), random=2)
-    drawn = stratified_sample(study, made.name, 2, seed=1)
-    by_name = {
-        name: {(each.question, each.passage) for each in drawn if each.stratum == name}
-        for name in (KEPT, REMOVED, PSEUDO)
-    }
-    assert by_name[PSEUDO] == {("q0", "p1")}
-    assert by_name[KEPT] == {("q0", "p2"), ("q1", "p6")}
-    assert len(by_name[REMOVED]) == 2
-    assert drawn == stratified_sample(study, made.name, 2, seed=1)
-    times = Counter(
-        each[:2]
-        for seed in range(300)
-        for each in stratified_sample(study, made.name, 1, seed)
-        if each.stratum == REMOVED
-    )
-    removed = [
-        (pair.question, pair.passage)
-        for _, pairs in made.groups()
-        for pair in pairs
-        if pair.mined and pair.role == "dropped"
-    ]
-    assert set(times) == set(removed)
-    from scipy.stats import chisquare
-
-    assert chisquare(list(times.values())).pvalue > 0.001
-    with pytest.raises(BadInput):
-        stratified_sample(study, made.name, 0)
-    assert queue_stratified_sample(study, "check", made.name, 2, seed=1).passages == len(drawn)
-    (batch,) = Queue(study.labels_path).batches()
-    assert sorted(map(tuple, batch.settings["strata"])) == sorted(drawn)
-    assert all(each.run is None for item in Queue(study.labels_path).items("check") for each in item.candidates), (
-        "nobody is told"
-    )
 
 
 def test_scores_are_kept_by_pair_and_model(study):

@@ -12,7 +12,6 @@ from blindspot.app.commands.options import takes_settings
 from blindspot.backend.core.declared import declared_settings
 from blindspot.backend.judging.settings import BatchSettings
 from blindspot.backend.text.number_words import noun_form, quantity
-from blindspot.backend.training_sets.check_settings import GoldCheck
 from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
@@ -112,50 +111,6 @@ def batch_practice(
     result = make_practice(open_study(study), name, size)
     _print_summary(result.batch)
     print(f"{result.adjudicated:,} adjudicated; {result.single_annotator:,} with labels of one person only.")
-
-
-@batch_app.command("strata")
-def batch_strata(
-    name: Name,
-    training_set: Annotated[str, typer.Option("--set", metavar="SET", help="Training set to check.")],
-    size: Annotated[int, typer.Option(min=1, help="Number of pairs in each stratum.")] = 30,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random draw.")] = 0,
-    study: StudyOption = None,
-) -> None:
-    """Create a batch that checks a training set: a random sample of the pairs that a policy kept, removed or
-    proposed.
-    """
-    from blindspot.backend.training_sets.decision_sample import queue_stratified_sample
-
-    _print_summary(queue_stratified_sample(open_study(study), name, training_set, size, seed))
-
-
-@batch_app.command("gold")
-@takes_settings(GoldCheck, names=("population", "k", "relevance", "rule", "judge", "seed"))
-def batch_gold(
-    name: Name,
-    *,
-    settings: dict[str, Any],
-    run: Annotated[str, typer.Option(help="Run whose misses or finds are checked.")] = "",
-    training_set: Annotated[
-        str,
-        typer.Option(
-            "--set", metavar="SET", help="With --of training: the training set (default: all training questions)."
-        ),
-    ] = "",
-    size: Annotated[int, typer.Option(min=1, help="Questions or gold passages to draw.")] = 40,
-    study: StudyOption = None,
-) -> None:
-    """Create a batch that asks whether gold passages, or hits with an answer, state the fact. Repeat the command with
-    the same arguments to draw more."""
-    from blindspot.backend.training_sets.gold_checks import queue_gold_check, with_default_judge
-
-    of_training = settings.get("population") == "training"
-    if not of_training and not run:
-        raise BadInput("--run names the run whose misses or finds are checked")
-    opened, check = open_study(study), GoldCheck(of=training_set if of_training else run, **settings)
-    _print_summary(queue_gold_check(opened, name, with_default_judge(opened, check), size))
-    print("Judge it by the rule 'does this passage state the fact?'; then see: blindspot labels audit")
 
 
 @batch_app.command("close")

@@ -63,17 +63,11 @@ def misses(
     study: StudyOption = None,
 ) -> None:
     """Count the causes of one run's misses, or of two runs': near-namesakes, other words, rare subjects and others."""
-    from dataclasses import replace
-
     from blindspot.backend.evaluation.miss_report import misses as count_causes
-    from blindspot.backend.training_sets.gold_checks import gold_estimates, unchecked_gold_sentence
 
     check_form(form)
     opened = open_study(study)
-    report = count_causes(opened, a, b, MissOptions(**options))
-    checked = [each.sentence() for run in filter(None, (a, b)) for each in gold_estimates(opened, run)]
-    report = replace(report, notes=[*report.notes, *(checked or filter(None, [unchecked_gold_sentence(opened)]))])
-    print_report(report, form)
+    print_report(count_causes(opened, a, b, MissOptions(**options)), form)
 
 
 @takes_settings(OracleOptions, "options")

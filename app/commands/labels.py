@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -17,7 +17,7 @@ from blindspot.app.commands.common import (
     study_without_migration,
 )
 from blindspot.backend.text.number_words import quantity
-from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
+from blindspot.db.errors import BlindspotError, Missing, Refused
 
 labels_app = group("Back up, restore, check, export or import labels.")
 
@@ -101,60 +101,24 @@ def labels_audit(
     batch: Annotated[
         str | None, typer.Option(metavar="NAME", help="Use the audit of this batch (default: all).")
     ] = None,
-    judge: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help="With --run: judge whose scores are used (repeatable; default: every judge)."
-        ),
-    ] = None,
-    run: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help="Also estimate Success@k of this run if people judged every hit (repeatable)."
-        ),
-    ] = None,
-    k: Annotated[
-        list[int] | None, typer.Option(min=1, help="With --run: cut-off (repeatable; default: 1, 5, 20).")
-    ] = None,
-    relevance: Annotated[
-        Literal["answers", "gold"], typer.Option(help="With --run: relevance of questions that gold decides.")
-    ] = "answers",
     json: AsJson = False,
     study: StudyOption = None,
 ) -> None:
-    """Estimate from random draws: false negatives among unlabelled passages, and gold that does not state the fact."""
+    """Estimate from random draws the share of false negatives among unlabelled passages."""
     from dataclasses import asdict
 
-    from blindspot.app.audit_words import print_audit, success_lines
-    from blindspot.backend.judges.powered_success import run_successes
+    from blindspot.app.audit_words import print_audit
     from blindspot.backend.judging.audits import audit
-    from blindspot.backend.judging.corrected import corrected_run
-    from blindspot.backend.reports.labels import KS
-    from blindspot.backend.training_sets.gold_checks import gold_estimates
 
-    if (k or judge or relevance != "answers") and not run:
-        raise BadInput("--k, --judge and --relevance are about Success@k of a run: name it with --run")
-    opened = open_study(study)
-    found = audit(opened, batch)
-    runs = {name: corrected_run(opened, opened.run(name), relevance) for name in run or ()}
-    success = [each for name in runs for each in run_successes(opened, name, runs[name], k or KS, batch, judge)]
-    checked = gold_estimates(opened)
+    found = audit(open_study(study), batch)
     if json:
-        gold = [{**asdict(each), "sentence": each.sentence()} for each in checked]
-        told = {"labels": asdict(found), "gold": gold}
-        print_json(told | ({"success": [asdict(each) for each in success]} if run else {}))
+        print_json({"labels": asdict(found)})
         return
-    if found.overall is None and not checked:
+    if found.overall is None:
         raise Missing(
             "no question of a random audit is judged completely yet; make a batch (blindspot batch new) and judge it"
         )
-    if found.overall is not None:
-        print_audit(found)
-    for line in (
-        *(each.sentence() for each in checked),
-        *(line for each in success for line in success_lines(opened, each)),
-    ):
-        print(line)
+    print_audit(found)
 
 
 @labels_app.command("export")

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from blindspot.analysis.accuracy import Estimate
 from blindspot.app import study, url
-from blindspot.app.components.gold_check import gold_items
 from blindspot.app.components.marks import SUCCESS, few, letter, methods_note, pale_note, percent, unbroken
 from blindspot.app.components.path_bar import href
 from blindspot.app.markup import Html, div, join, link, span, tag
@@ -55,7 +54,6 @@ def findings_panel(open_study: Study, runs: Mapping[str, dict], step: NextStep |
         div(
             tag(heading, link(unbroken(found[0].sentence, (a, b)), url.href(url.COMPARE, {"a": a, "b": b, "k": k}))),
             *frequency,
-            tag("ul", gold_items(open_study, (a, b))),
             div(button, methods_note(about), cls="action"),
         ),
         figure,

@@ -32,7 +32,7 @@ from blindspot.backend.evaluation.slices import by_results
 from blindspot.backend.text.number_words import quantity
 
 FOUND = "Share among the questions for which the run finds a relevant passage. A circumstance that is as common there is no evidence of a cause"
-NOTE = "Click a count to list its questions. Gold counts as it was imported; below, “Does the gold state the fact?” checks it."
+NOTE = "Click a count to list its questions. Gold counts as it was imported."
 DIFFERENCE = "Share of the misses minus share of the found questions, with Newcombe's 95% interval"
 PAIRED = "Questions missed with the cause, A − B, in % of all questions, with the p value of a sign-flip test (Holm)"
 

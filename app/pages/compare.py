@@ -20,7 +20,6 @@ from blindspot.app.components.compare_tables import (
 )
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.empty_page import show_empty_page
-from blindspot.app.components.gold_check import gold_panel
 from blindspot.app.components.judged_table import judged_table
 from blindspot.app.components.marks import (
     NOT_SURE,
@@ -63,7 +62,6 @@ from blindspot.backend.evaluation.slice_finder import join_expressions, write_co
 from blindspot.backend.evaluation.slice_words import in_words
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.text.number_words import quantity
-from blindspot.backend.training_sets.gold_checks import GoldCheck, Population
 from blindspot.backend.upkeep.study_path import NextStep
 from blindspot.db.errors import BlindspotError
 
@@ -208,19 +206,8 @@ def _panels(
     show(questions, readings_panel(open_study, comparison, chosen, subset, by))
     relevance, rule = comparison.run_a.kind, chosen.rule
     show(judged_table(open_study, (chosen.a, chosen.b), chosen.k, relevance, rule))
-    _check(open_study, chosen, relevance)
-
-
-def _check(open_study: Study, selection: Selection, relevance: Kind) -> None:
-    """What people checked of these figures, and the batches by which they check more."""
-    kinds: tuple[Population, ...] = ("misses", "hits")
-    sides = dict.fromkeys((selection.a, selection.b))
-    gold_panel(
-        open_study, [GoldCheck(kind, name, selection.k, relevance, selection.rule) for name in sides for kind in kinds]
-    )
-    offer_random_questions(
-        open_study, f"sample-{selection.a[:24]}-{selection.b[:24]}", list(sides), SAMPLE, selection.k
-    )
+    sides = list(dict.fromkeys((chosen.a, chosen.b)))
+    offer_random_questions(open_study, f"sample-{chosen.a[:24]}-{chosen.b[:24]}", sides, SAMPLE, chosen.k)
 
 
 def _downloads(open_study: Study, selection: Selection, comparison: Comparison, grouping: Grouping | None) -> None:

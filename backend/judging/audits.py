@@ -67,16 +67,10 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """A batch with the number of its questions by arm, and the rates by stratum if the batch was made from a list of
-    pairs.
-
-    The rates of a stratum are the unweighted shares, among the passages judged so far, of correct pseudo-labels or of
-    false negatives. They are estimates for the whole stratum if the batch's pairs were drawn from it at random.
-    """
+    """A batch with the number of its questions by arm."""
 
     batch: Batch
     arms: dict[str, int]
-    strata: dict[str, AuditRates]
 
 
 def audit(study: Study, batch: str | None = None) -> Audit:
@@ -194,12 +188,12 @@ def _completely_judged(labels: Labels, draws: list[tuple[str, Item]]) -> tuple[l
 
 def batch_progress(study: Study) -> list[BatchProgress]:
     """Return the progress of every batch, oldest first."""
-    queue, labels = Queue(study.labels_path), Labels(study.labels_path)
+    queue = Queue(study.labels_path)
     batches = []
     for batch in queue.batches():
         items = queue.items(batch.name)
         arms: dict[str, int] = dict(Counter(item.arm for item in items))
-        batches.append(BatchProgress(batch, arms, _strata(study, labels, batch.settings, items)))
+        batches.append(BatchProgress(batch, arms))
     return batches
 
 
@@ -266,18 +260,3 @@ class _Sample:
             group: AuditRates(**{name: rates[name][group] for name in rates})
             for group in sorted(rates["positive"], key=order)
         }
-
-
-def _strata(study: Study, labels: Labels, settings: dict[str, Any], items: list[Item]) -> dict[str, AuditRates]:
-    if "pairs" not in settings:
-        return {}
-    judged = labels_by_pair(labels.consensus({item.question for item in items}))
-    stratum_of = {(question, passage): stratum for question, passage, stratum in settings.get("strata", ())}
-    strata: dict[str, list[tuple[str, Candidate]]] = defaultdict(list)
-    for item in items:
-        for candidate in item.candidates:
-            pair = item.question, candidate.passage
-            name = stratum_of.get(pair) or candidate.run or settings.get("origin") or ""
-            if name and pair in judged:
-                strata[name].append((item.question, candidate))
-    return {name: _Sample(study, labels, rows).overall_rates() for name, rows in strata.items()}

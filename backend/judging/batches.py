@@ -145,18 +145,14 @@ def batch_of_pairs(
     people_needed: int = 1,
     practice: bool = False,
     origin: str = "",
-    strata: Sequence[str] | None = None,
     actor: str | None = None,
 ) -> BatchSummary:
     """Add a batch of (question id, passage id) pairs to the queue, in the given order.
 
-    The pairs may come from a stratum of a training set, from a selection on a map, or from settled questions for
-    practice.
+    The pairs may come from a selection on a map, or from settled questions for practice.
 
     Args:
         origin: Where the pairs come from.
-        strata: The stratum of each pair. The Quality page shows the accuracy of each stratum; annotators do not see
-        strata.
 
     Raises:
         Missing: a question or passage that is not in the study.
@@ -165,10 +161,6 @@ def batch_of_pairs(
     require(study, actor, "make batches")
     items = pair_items(study, pairs, people_needed=people_needed)
     settings: dict[str, Any] = {"pairs": len(pairs), "origin": origin}
-    if strata is not None:
-        settings["strata"] = [
-            [question, passage, stratum] for (question, passage), stratum in zip(pairs, strata, strict=True)
-        ]
     Queue(study.labels_path).add_batch(name, items, settings, practice=practice, actor=actor)
     return _summary(name, items, len(items))
 

@@ -1,4 +1,4 @@
-"""The panel about batches: their progress, and the precision of each stratum."""
+"""The panel about batches: their progress."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ from collections.abc import Sequence
 
 from blindspot.app import url
 from blindspot.app.components.compare_tables import scrolling
-from blindspot.app.components.quality.marks import rate_figure
-from blindspot.app.markup import Html, div, join, link, row, span, table_head, tag, term, wide_cell, wide_head
+from blindspot.app.markup import Html, div, link, row, span, table_head, tag, wide_head
 from blindspot.backend.judging.audits import BatchProgress
 
 ARMS = {"priority": "by priority", "audit": "random audit", "second": "second labels", "repeat": "repeats"}
 
 
 def batches_panel(batches: Sequence[BatchProgress]) -> Html:
-    title = tag("summary", "Batches and their strata")
+    title = tag("summary", "Batches")
     if not batches:
         return tag(
             "details",
@@ -35,8 +34,7 @@ def batches_panel(batches: Sequence[BatchProgress]) -> Html:
         tag("tbody", *(line for batch in reversed(batches) for line in _lines(batch))),
         cls="figures batches",
     )
-    strata = _strata(batches)
-    return tag("details", title, scrolling(table), strata, cls="panel fold", open=bool(strata))
+    return tag("details", title, scrolling(table), cls="panel fold")
 
 
 def _lines(progress: BatchProgress) -> list[Html]:
@@ -66,27 +64,3 @@ def _lines(progress: BatchProgress) -> list[Html]:
             head=batch.name,
         )
     ]
-
-
-def _strata(batches: Sequence[BatchProgress]) -> Html:
-    lines = [
-        row(
-            wide_cell(f"{rates.positive.questions:,}"),
-            wide_cell(f"{rates.positive.passages:,}"),
-            rate_figure(rates.positive),
-            wide_cell(rate_figure(rates.with_related)),
-            head=join(name, span(f" {batch.batch.name}", cls="soft")),
-        )
-        for batch in batches
-        for name, rates in batch.strata.items()
-    ]
-    if not lines:
-        return Html("")
-    related = wide_head(term("with related, %", "Positive or related"))
-    head = table_head("stratum", wide_head("questions"), wide_head("passages"), "positive, %", related)
-    note = "Share of positives among the judged passages of each stratum, unweighted. If the pairs of a stratum were drawn at random, its share is an estimate for the whole stratum. RocketQA's authors checked their pseudo-labels in the same way; more than 90% were correct."
-    return div(
-        tag("h3", "Strata of a training set"),
-        scrolling(tag("table", head, tag("tbody", *lines), cls="figures rates")),
-        tag("p", note, cls="convention"),
-    )

@@ -1,21 +1,17 @@
-"""One training set on the Training page: its contents, what new labels would change in it, the checks of it, its export,
+"""One training set on the Training page: its contents, what new labels would change in it, its export,
 and its differences from another set.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 import streamlit as st
 
 from blindspot.app import url, who
 from blindspot.app.components import jobs
-from blindspot.app.components.check_row import check_row
-from blindspot.app.components.gold_check import gold_row
 from blindspot.app.components.marks import notice
-from blindspot.app.components.message import show_last_message, try_action
 from blindspot.app.components.parts import parts_panel
 from blindspot.app.components.plots import plot
 from blindspot.app.components.training.changes import PARAMETERS, change_words, contents_panel, reason_words
@@ -32,14 +28,11 @@ from blindspot.backend.demo import is_demo
 from blindspot.backend.evaluation.chart_colours import GREEN, PINK
 from blindspot.backend.text.number_words import duration, quantity
 from blindspot.backend.training_sets.builder import build
-from blindspot.backend.training_sets.decision_sample import queue_stratified_sample
 from blindspot.backend.training_sets.differences import NewLabel, new_labels
-from blindspot.backend.training_sets.gold_checks import GoldCheck
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.rights import SETTLERS
 
 NEW_SHOWN = 12
-POLICY_CHECK = "A sample of what the policy kept and of what it removed, judged by annotators"
 FATES = {
     "kept": ("kept as negatives", "#8a94a0"),
     "removed": ("removed by the policy", "#e69f00"),
@@ -79,16 +72,12 @@ def set_finding(open_study: Study, training_set: TrainingSet, manifests: dict[st
 def set_section(
     open_study: Study, training_set: TrainingSet, manifests: dict[str, Manifest], finding: SetFinding
 ) -> None:
-    """Show one set: its contents beside those of the set it was cleaned from, the checks of it, and its export."""
+    """Show one set: its contents beside those of the set it was cleaned from, and its export."""
     sees_labels = may_see_labels(open_study)
     with st.container(key="set-compare"):
         _comparison(open_study, training_set, manifests, finding.before, sees_labels)
         show(_left_out(training_set.manifest["left_out"]))
         label_warning(open_study)
-    with st.container(key="set-check"):
-        show(tag("h2", "Checks"))
-        gold_row(open_study, GoldCheck("training", training_set.name))
-        _policy_check(open_study, training_set)
     with st.container(key="set-export"):
         export_form(open_study, training_set)
     counts = training_set.manifest["counts"]
@@ -171,28 +160,6 @@ def may_see_labels(open_study: Study) -> bool:
     if who.may(open_study.labels_path, "see others' labels"):
         return True
     return is_demo(open_study) and who.mode() == "local" and not who.real_people(open_study.labels_path)
-
-
-def _policy_check(open_study: Study, training_set: TrainingSet) -> None:
-    """Show a button that sends a sample of what the policy decided to judging; only leads see it."""
-    if not who.may(open_study.labels_path, "make batches"):
-        return
-    state, action = check_row("The policy decides rightly", POLICY_CHECK)
-    with state:
-        show(tag("p", "Quality shows the precision of each stratum once annotators judged a sample."))
-    with action:
-        send = partial(_send, open_study, training_set.name)
-        st.button("Judge a sample", key="judge-strata", on_click=try_action, args=(send, "strata"))
-    show_last_message("strata")
-
-
-def _send(open_study: Study, name: str) -> Html:
-    taken = {batch.name for batch in judging_stores(open_study).queue.batches()}
-    batch = next(batch for n in range(1, 10_000) if (batch := f"{name}-check-{n}") not in taken)
-    made = queue_stratified_sample(open_study, batch, name, actor=who.acting_name(open_study.labels_path))
-    judge = link("Judge", url.JUDGE)
-    queued = f"Queued {quantity(made.passages, 'passage')} as batch {batch}. "
-    return join(queued, judge, " the sample; Quality then shows the precision of each stratum.")
 
 
 def roles_of(manifest: Manifest) -> dict[str, int]:
