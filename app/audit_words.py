@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from blindspot.analysis.audit import Rate
 from blindspot.backend.core.result_table import ResultTable, rich_tables
-from blindspot.backend.judges.powered_success import RunSuccess
 from blindspot.backend.judging.audits import Audit
-from blindspot.backend.training_sets.training_set import cleaned_for
 
 if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-
-
-def success_lines(study: Study, success: RunSuccess) -> Iterator[str]:
-    """Yield the estimated Success@k, and whether one of the judges behind it also cleaned the data that the run was
-    trained on.
-    """
-    yield from success.sentences()
-    cleaning = cleaned_for(study, success.run)
-    if cleaning is not None and cleaning in [each.judge for each in success.judges]:
-        yield (
-            f"Judge {cleaning} also cleaned the training set of {success.run}: before and after training its scores are no "
-            "independent witness; the labels are."
-        )
+    pass
 
 
 def print_audit(audit: Audit) -> None:

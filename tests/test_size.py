@@ -12,8 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # package, lines at most, kB at most, lines planned
 TABLE = """
-analysis                4213  186.9  1800
-app                    25976 1173.3 10500
+analysis                3866  171.1  1800
+app                    25644 1157.5 10500
 backend                   20    0.9     0
 backend/checking        4482  196.3  2000
 backend/core            4263  174.8  2300
@@ -21,19 +21,19 @@ backend/data            9226  397.7  3600
 backend/demo             685   29.2   400
 backend/evaluation      6391  283.4  2700
 backend/experiments     5133  220.4  2300
-backend/judges          5343  238.0  1900
-backend/judging         2923  129.1  1500
+backend/judges          4971  221.1  1900
+backend/judging         2894  127.4  1500
 backend/maps            1509   63.8   700
 backend/reader          1661   71.8   700
 backend/recipes          645   27.0   300
-backend/reports          806   40.3     0
+backend/reports          772   38.5     0
 backend/retrieval       8470  380.9  4800
 backend/service         1072   44.0   650
 backend/text            1099   46.9   800
 backend/training        4538  195.5  2300
-backend/training_sets   3866  168.3  2200
+backend/training_sets   3291  141.7  2200
 backend/upkeep           702   30.9   350
-db                      5754  256.1  3400
+db                      5747  255.5  3400
 src                     1541   71.3   650
 benchmarks              5413  242.9  3000
 docs                     177    7.8     0

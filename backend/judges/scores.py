@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from blindspot.backend.core.manifest import read_manifest, write_manifest
 from blindspot.backend.core.settings import check_name
 from blindspot.db.connection import PerThread, write_transaction
-from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
+from blindspot.db.errors import BadInput, Missing, Refused
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
@@ -153,16 +153,3 @@ class ScoreStore(PerThread):
     def _digest(connection) -> str:
         row = connection.execute("SELECT digest FROM state").fetchone()
         return row[0] if row else ""
-
-
-def score_digests(study: Study) -> tuple[tuple[str, str], ...]:
-    """Return (judge, hash of its scores) for every judge whose scores can be read, as a cache key that changes with
-    every score.
-    """
-    digests = []
-    for name in study.parts("scores"):
-        try:
-            digests.append((name, ScoreStore.open(study, name).digest))
-        except BlindspotError:
-            continue
-    return tuple(digests)

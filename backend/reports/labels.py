@@ -5,7 +5,7 @@ corrected by labels.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.agreement import Agreement
@@ -14,7 +14,6 @@ from blindspot.backend.core.result_table import ABSENT, ResultTable, percent
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import n_value
 from blindspot.backend.evaluation.relevance import Kind
-from blindspot.backend.judges.powered_success import RunSuccess, percent_words, run_successes
 from blindspot.backend.judging.audits import Audit, audit
 from blindspot.backend.judging.corrected import corrected_run
 from blindspot.backend.judging.quality import Quality, quality
@@ -27,14 +26,11 @@ KS = (1, 5, 20)
 
 @dataclass(frozen=True)
 class LabelFindings:
-    """The results from labels. corrected: for each run whose questions have labels, the figures at KS.
-    success: Success@k of the same runs at KS, from the random audits and the judges' scores.
-    """
+    """The results from labels. corrected: for each run whose questions have labels, the figures at KS."""
 
     quality: Quality
     audit: Audit
     corrected: dict[str, list[JudgedFigures]]
-    success: list[RunSuccess] = field(default_factory=list)
 
     @property
     def count(self) -> int:
@@ -47,13 +43,11 @@ def label_findings(study: Study, runs: Sequence[str], relevance: Kind, rule: str
     if not found.work:
         return None
     corrected: dict[str, list[JudgedFigures]] = {}
-    success: list[RunSuccess] = []
     for name in runs:
         measured = corrected_run(study, study.run(name), relevance, rule)
         if (measured.labels != NONE).any():
             corrected[name] = measured.figures_at(KS)
-            success += run_successes(study, name, measured, KS)
-    return LabelFindings(found, audit(study), corrected, success)
+    return LabelFindings(found, audit(study), corrected)
 
 
 def label_sentences(findings: LabelFindings, k: int) -> Iterator[str]:
@@ -77,9 +71,6 @@ def label_sentences(findings: LabelFindings, k: int) -> Iterator[str]:
         at_k = next((each for each in figures if each.k == k), None)
         if at_k is not None and at_k.corrected.value != at_k.original.value:
             yield f"Labels correct Success@{k} of {name} from {percent(at_k.original)} to {percent(at_k.corrected)}."
-    for sampled in findings.success:
-        if sampled.k == k and sampled.labelled is not None:
-            yield from sampled.sentences()
 
 
 def label_parts(findings: LabelFindings) -> Iterator[str]:
@@ -106,14 +97,6 @@ def label_parts(findings: LabelFindings) -> Iterator[str]:
         yield remark(
             "A settled label overrides the answer match or the gold. The bounds are the corrected figure if no unjudged passage were relevant, and if every one were: further labels cannot move it beyond these bounds."
         )
-    if any(each.labelled is not None for each in findings.success):
-        yield _sampled_table(findings.success).as_html()
-        yield remark(
-            "Success@k if people judged every hit, estimated from the questions whose passages random audits showed completely. A judge's scores of all questions make the interval narrower. A biased judge makes it wider but does not shift the figure."
-        )
-    for each in findings.success:
-        if each.labelled is None:
-            yield remark(" ".join(each.sentences()))
 
 
 def _agreement_table(four: Agreement, positive: Agreement) -> ResultTable:
@@ -162,23 +145,6 @@ def _corrected_table(corrected_figures: dict[str, list[JudgedFigures]]) -> Resul
     ]
     heads = ["run", "k", "n", "judged hits", "Success@k, original", "Success@k, corrected", "bounds"]
     return ResultTable("Accuracy before and after labels correct it, %", heads, rows)
-
-
-def _sampled_table(success: Sequence[RunSuccess]) -> ResultTable:
-    rows = []
-    for each in success:
-        if each.labelled is None:
-            continue
-        first = [each.run, f"@{each.k}", each.labelled.labelled, percent_words(each.labelled)]
-        for judged in each.judges:
-            if judged.share is not None:
-                share = judged.share
-                figures = [percent_words(share), judged.judge, share.scored, f"{share.weight:.2f}"]
-                rows.append([*first, *figures])
-        if all(judged.share is None for judged in each.judges):
-            rows.append([*first, *[None] * 4])
-    heads = ["run", "k", "labelled questions", "labels alone", "with a judge", "judge", "scored questions", "lambda"]
-    return ResultTable("Success@k from a random sample", heads, rows)
 
 
 def _coefficient(agreement: Agreement) -> str:

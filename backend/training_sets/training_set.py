@@ -13,7 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from blindspot.backend.core.manifest import Manifest, read_object
+from blindspot.backend.core.manifest import Manifest
 
 if TYPE_CHECKING:
     import pyarrow
@@ -122,15 +122,6 @@ def roles(study: Study, name: str, question: str) -> dict[str, tuple[Role, Sourc
 def training_sets(study: Study) -> dict[str, Manifest]:
     """Return the finished sets, oldest first: name to manifest."""
     return study.parts("training_sets")
-
-
-def cleaned_for(study: Study, run: str) -> str | None:
-    """Return the judge that cleaned the training set of a run's retriever, or None."""
-    trained = study.path("models", str(study.run(run).manifest.get("retriever") or "."), "training.json")
-    about = read_object(trained) if trained.is_file() else {}
-    made = training_sets(study).get(str(about.get("training_set")))
-    scores = made["inputs"].get("scores") if made else None
-    return str(scores["model"]) if scores else None
 
 
 Role = Literal["positive", "negative", "dropped"]
