@@ -39,11 +39,11 @@ NEEDED = 2
 
 def prepare(path: Path, annotators: int, questions: int) -> list[str]:
     """Create a labels.db with people and one batch, and return the people's names."""
-    from blindspot.db.migrations import migrate
+    from blindspot.db import schema
     from blindspot.db.questions import Questions
     from blindspot.db.records import Question
 
-    migrate(path)
+    schema.prepare(path)
     Questions(path).add([Question(f"q{i}", f"What is {i}?", split="train") for i in range(questions)])
     names = [f"annotator{i}" for i in range(annotators)]
     for name in names:

@@ -16,7 +16,7 @@ from pathlib import Path
 from blindspot.db.connection import DatabaseUnavailable, connect, readable_sqlite_errors
 from blindspot.db.errors import BadInput, BlindspotError, Refused
 from blindspot.db.private_rows import Rights, rights_of, strip_rights
-from blindspot.db.schema_check import compare_schema
+from blindspot.db.schema import schema_problems
 
 FOLDER = "backups"
 _SIDE_FILES = ("-wal", "-shm", "-journal")
@@ -44,7 +44,7 @@ class Soundness:
 
 
 def check(path: str | Path) -> Soundness:
-    """Read all of a labels.db, written by any version, and report damage. Write nothing.
+    """Read all of a labels.db and report damage. Write nothing.
 
     Raises:
         Missing: The file does not exist.
@@ -198,15 +198,9 @@ def sync_to_disk(path: str | Path) -> None:
 
 
 def _check_connection(connection: sqlite3.Connection, path: str | Path) -> Soundness:
-    names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
-    if "question" not in names:
-        return Soundness((f"{path}: is not a labels.db (it has no questions table)",))
-    foreign, missing = compare_schema(connection)
-    if foreign:  # the other checks run SQL that is in the file
-        return Soundness(tuple(foreign + missing))
-    problems = missing + [
-        f"damaged: {row[0]}" for row in connection.execute("PRAGMA integrity_check(10)") if row[0] != "ok"
-    ]
+    if foreign := schema_problems(connection):  # the other checks run SQL that is in the file
+        return Soundness(tuple(foreign))
+    problems = [f"damaged: {row[0]}" for row in connection.execute("PRAGMA integrity_check(10)") if row[0] != "ok"]
     problems += _header_problems(path)
     problems += [
         f"{table}: row {row} refers to a row of {parent} that does not exist"
@@ -214,8 +208,6 @@ def _check_connection(connection: sqlite3.Connection, path: str | Path) -> Sound
     ]
     problems += _tables_with_wrong_values(connection)
     questions = _query_integer(connection, "SELECT count(*) FROM question")
-    if "label_event" not in names:
-        return Soundness(tuple(problems), questions=questions)
     counts = {problem: _query_integer(connection, sql) for problem, sql in _WRONG_EVENTS.items()}
     problems += [f"{count:,} {problem}" for problem, count in counts.items() if count]
     return Soundness(
@@ -277,7 +269,13 @@ def _events_absent_from_backup(path: Path, source: Path) -> int:
     try:
         with closing(connect(path, read_only=True)) as connection:
             connection.execute("ATTACH DATABASE ? AS kept", (str(source),))
-            return sum(_count_absent_rows(connection, table, same) for table, same in _SAME_EVENT.items())
+            return sum(
+                _query_integer(
+                    connection,
+                    f"SELECT count(*) FROM {table} e WHERE NOT EXISTS (SELECT 1 FROM kept.{table} k WHERE {same})",
+                )
+                for table, same in _SAME_EVENT.items()
+            )
     except DatabaseUnavailable as error:
         if not error.damaged_file_error:
             raise
@@ -291,19 +289,6 @@ _SAME_EVENT = {
     "tag_event": "k.number = e.number AND k.tag = e.tag AND k.server_time = e.server_time",
 }
 """The tables of people's events, and the columns by which two files' rows are recognised as the same event."""
-
-
-def _count_absent_rows(connection: sqlite3.Connection, table: str, key_columns: str) -> int:
-    if not _has_table(connection, "main", table):
-        return 0
-    if not _has_table(connection, "kept", table):
-        return _query_integer(connection, f"SELECT count(*) FROM {table}")
-    sql = f"SELECT count(*) FROM {table} e WHERE NOT EXISTS (SELECT 1 FROM kept.{table} k WHERE {key_columns})"
-    return _query_integer(connection, sql)
-
-
-def _has_table(connection: sqlite3.Connection, schema: str, table: str) -> bool:
-    return _query_integer(connection, f"SELECT count(*) FROM {schema}.sqlite_master WHERE name = '{table}'") > 0
 
 
 def _replace_damaged_file(source: Path, path: Path) -> Path | None:

@@ -1,5 +1,5 @@
 """What follows from the label events: judgements, consensus and corrected relevance, read from SQL views (see
-`blindspot.db.migrations`).
+`blindspot.db.schema`).
 """
 
 from __future__ import annotations

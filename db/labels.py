@@ -1,5 +1,5 @@
 """The label store. Label events are only ever added and are the one source of truth; everything else is computed from
-them by SQL views (see `blindspot.db.migrations`).
+them by SQL views (see `blindspot.db.schema`).
 
 Event rows are ordered by their number alone. A label event may have several rows, one for each passage. An undo undoes
 all rows of an event; annotators can undo only their own events.

@@ -11,11 +11,11 @@ from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.study import Study
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
-from blindspot.db.migrations import migrate
 from blindspot.db.people import People
 from blindspot.db.questions import Questions
 from blindspot.db.queue import Candidate, Item, Queue
 from blindspot.db.records import Hits, Passage, Question
+from blindspot.db.schema import prepare
 from tests.studies import make_study
 
 PEOPLE = {"ann": "annotator", "ben": "annotator", "cid": "annotator", "ada": "adjudicator", "lea": "lead"}
@@ -39,7 +39,7 @@ class Desk:
 
     def __init__(self, folder: Path, questions: int = 5, people: dict[str, str] = PEOPLE):
         self.path = folder / "labels.db"
-        migrate(self.path)
+        prepare(self.path)
         self.clock = Clock()
         self.questions, self.people = Questions(self.path), People(self.path)
         self.labels = Labels(self.path, passages=lambda ids: {id: 0 for id in ids if id in PASSAGES}, clock=self.clock)

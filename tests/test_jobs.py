@@ -18,7 +18,6 @@ import pytest
 from blindspot.backend.core import job_process, job_reports, jobs
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_manifest
-from blindspot.backend.core.study import Study
 from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.retrieval.bm25 import build_index
 from blindspot.backend.retrieval.retrieve import retrieve
@@ -404,25 +403,6 @@ def test_nothing_heavy_is_imported_where_jobs_are_defined():
     code = f"import sys, {', '.join(names)}; print([name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert len(names) > 15 and done.stdout.strip() == "[]", done.stdout + done.stderr
-
-
-def test_a_study_opened_by_the_version_before_keeps_its_jobs(tmp_path):
-    """The columns are added, and the old rows read."""
-    from sqlite_utils import Database
-
-    from blindspot.db.migrations import MIGRATIONS
-
-    path = tmp_path / "labels.db"
-    database = Database(path)
-    MIGRATIONS.apply(database, stop_before="m012_jobs_of_functions")
-    database.conn.execute(
-        "INSERT INTO job (id, kind, arguments, state, result) VALUES ('a', 'map', '{\"name\": \"m\"}', 'done', '{}')"
-    )
-    database.conn.commit()
-    database.close()
-    (tmp_path / "study.toml").write_text('name = "old"\n')
-    [job] = jobs.recent(Study.open(tmp_path))
-    assert (job.kind, job.arguments, job.state, job.function, job.heavy) == ("map", {"name": "m"}, "done", None, True)
 
 
 def test_the_list_shows_ids_whole_at_80_columns(study, monkeypatch):

@@ -9,8 +9,7 @@ import sys
 
 import pytest
 
-from blindspot.db.connection import NotSaved, connect, write_transaction
-from blindspot.db.errors import Refused
+from blindspot.db.connection import NotSaved, connect
 from blindspot.db.events import COLUMNS, Choice, LabelEvent
 from blindspot.db.labels import Labels
 from tests.judging import Desk
@@ -194,65 +193,3 @@ def test_order_is_by_number_though_the_clock_jumps_back(desk):
     desk.label("ann", "q0", {"p1": "negative"})
     assert desk.standing() == {("q0", "p1"): ("negative", "agreed")}
     assert [e.label for e in desk.labels.events()] == ["positive", "negative"]
-
-
-def test_a_store_of_before_there_were_labels_is_brought_up_with_a_backup(tmp_path):
-    from sqlite_utils import Database
-
-    from blindspot.db import migrations
-    from blindspot.db.connection import connect as open_file
-
-    path = tmp_path / "labels.db"
-    connection = open_file(path)
-    with write_transaction(connection):
-        migrations.MIGRATIONS.apply(Database(connection, execute_plugins=False), stop_before=["m005_people"])
-    connection.execute("INSERT INTO question (id, position, text, split) VALUES ('q0', 0, '?', 'train')")
-    connection.close()
-    desk = Desk.__new__(Desk)
-    migrations.migrate(path)
-    Desk.__init__(desk, tmp_path, questions=0)
-    (kept,) = (tmp_path / "backups").glob("*.db")
-    assert connect(kept, read_only=True).execute("SELECT count(*) FROM question").fetchone()[0] == 1
-    desk.label("ann", "q0", {"p1": "positive"})
-    assert desk.standing() == {("q0", "p1"): ("positive", "agreed")}
-
-
-def test_a_store_with_labels_is_brought_up_with_its_labels(tmp_path, monkeypatch):
-    from blindspot.db import migrations
-
-    before = migrations.Migrations("blindspot")
-    before._migrations = [each for each in migrations.MIGRATIONS._migrations if each.name < "m010"]
-    path = tmp_path / "labels.db"
-    with monkeypatch.context() as patch:
-        patch.setattr(migrations, "MIGRATIONS", before)
-        migrations.migrate(path)
-    connection = connect(path)
-    connection.execute("INSERT INTO question (id, position, text, split) VALUES ('q0', 0, '?', 'train')")
-    connection.execute("INSERT INTO annotator (name, role, made) VALUES ('ann', 'annotator', 1.0)")
-    raw(connection, gesture="old")
-    rows = connection.execute(COPY).fetchall()
-    migrations.migrate(path)
-    (kept,) = (tmp_path / "backups").glob("labels-after-m009_leases-*.db")
-    assert connect(kept, read_only=True).execute(COPY).fetchall() == rows == connect(path).execute(COPY).fetchall()
-    labels = Labels(path)
-    assert (
-        labels.add_all("ann", [LabelEvent("new", "undo", "q0", undoes="old")])[0].state == "stored"
-        and labels.consensus() == []
-    )
-
-
-def test_a_newer_schema_is_refused_in_one_line_and_not_touched(desk):
-    from blindspot.db.migrations import migrate
-
-    desk.label("ann", "q0", {"p1": "positive"})
-    connection = connect(desk.path)
-    connection.execute(
-        "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('blindspot', 'm999_later', '')"
-    )
-    with pytest.raises(Refused) as error:
-        migrate(desk.path)
-    assert str(error.value) == (
-        f"{desk.path}: was written by a newer Blindspot (its schema has m999_later, unknown here); "
-        "install that version or newer"
-    )
-    assert events(desk) == 1 and not (desk.path.parent / "backups").exists()

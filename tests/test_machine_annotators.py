@@ -1,14 +1,11 @@
-"""Machines as annotators: shown apart, never in consensus or agreement, and so also in studies of older versions."""
+"""Machines as annotators: shown apart, never in consensus or agreement."""
 
 import pytest
-from sqlite_utils import Database
 
 from blindspot.backend.judging.labels_io import export_labels, import_labels
 from blindspot.backend.judging.quality import quality
-from blindspot.db import migrations
-from blindspot.db.connection import connect
 from blindspot.db.errors import Refused
-from blindspot.db.events import MACHINE, Choice, LabelEvent
+from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from tests.studies import births, make_study, people
@@ -86,29 +83,3 @@ def test_an_export_keeps_who_is_a_machine(study, tmp_path):
     import_labels(other, written.path)
     assert {each.name: each.kind for each in People(other.labels_path).all()} == {"ann": "person", "tool": "machine"}
     assert consensus(other) == consensus(study)
-
-
-def test_a_study_of_an_older_version_opens_with_its_qrels_as_a_machines(study, tmp_path):
-    """The schema before kinds: an annotator of qrels alone becomes a machine, one with labels of their own stays a person."""
-    old = tmp_path / "labels.db"
-    before = type(migrations.MIGRATIONS)("blindspot")
-    before._migrations = [each for each in migrations.MIGRATIONS._migrations if each.name < "m013"]
-    connection = connect(old)
-    before.apply(Database(connection, execute_plugins=False))
-    connection.execute("INSERT INTO question (id, position, text, split) VALUES ('q', 0, 'Who?', 'dev')")
-    for name in ("tool", "ann", "both", "idle"):
-        connection.execute("INSERT INTO annotator (name, role, made) VALUES (?, 'annotator', 1.0)", (name,))
-    rows = [("tool", MACHINE), ("ann", "abc"), ("both", MACHINE), ("both", "abc")]
-    for number, (name, version) in enumerate(rows):
-        connection.execute(
-            "INSERT INTO label_event (gesture, part, kind, question, passage, annotator, label, blind, guideline_version, server_time) "
-            "VALUES (?, 0, 'label', 'q', ?, ?, 'positive', 0, ?, 1.0)",
-            (f"g{number}", f"p{number}", name, version),
-        )
-    connection.close()
-    migrations.migrate(old)
-    assert {each.name: each.kind for each in People(old).all()} == {
-        "tool": "machine", "ann": "person", "both": "person", "idle": "person"
-    }  # fmt: skip
-    assert {pair.passage for pair in Labels(old).consensus()} == {"p1", "p2", "p3"}
-    assert {pair.passage for pair in Labels(old).consensus_as_of(4)} == {"p1", "p2", "p3"}

@@ -19,11 +19,11 @@ from blindspot.backend.evaluation.slices import Facts
 from blindspot.db import question_table, questions
 from blindspot.db.errors import BlindspotError, Missing
 from blindspot.db.imports import ImportRecord
-from blindspot.db.migrations import migrate
 from blindspot.db.question_columns import NO_BUCKET, QuestionColumns
 from blindspot.db.question_table import QuestionTable, fields_of, gold_of, ids_of, row_index, rows_among, rows_of, take
 from blindspot.db.questions import Questions
 from blindspot.db.records import Question
+from blindspot.db.schema import prepare
 from tests.app_pages import Page, hand_made_study
 
 AWKWARD = ('said "so"', "back\\slash", "two\nlines", "a, b", '", "', "Ünïcode ẞ", "tab\t", "İstanbul", "[]", "")
@@ -51,7 +51,7 @@ def awkward_questions(count: int = 60) -> list[Question]:
 @pytest.fixture(scope="module")
 def store(tmp_path_factory) -> Questions:
     path = tmp_path_factory.mktemp("table") / "labels.db"
-    migrate(path, is_new=True)
+    prepare(path)
     store = Questions(path)
     store.add(awkward_questions())
     return store

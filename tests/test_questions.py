@@ -1,4 +1,4 @@
-"""The questions of labels.db, and its migrations and transactions."""
+"""The questions of labels.db, its schema and transactions."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import threading
 
 import pytest
 
-from blindspot.db import migrations
 from blindspot.db.connection import connect, write_transaction
-from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.errors import Missing, Refused
 from blindspot.db.imports import ImportRecord, Imports
-from blindspot.db.migrations import migrate
 from blindspot.db.questions import Questions
 from blindspot.db.records import Question
+from blindspot.db.schema import prepare
 
 FULL = Question(
     "P19.dev.0", "Where was Ada born?", ("London", "Lōndon"), "P19", "Ada", "Where was [X] born?", 3, 7, "eq", "dev",
@@ -24,7 +23,7 @@ BARE = Question("q 2", "What is it?")
 
 @pytest.fixture
 def path(tmp_path):
-    migrate(tmp_path / "labels.db")
+    prepare(tmp_path / "labels.db")
     return tmp_path / "labels.db"
 
 
@@ -133,72 +132,51 @@ def test_the_schema_itself_refuses_nonsense(path, values):
         connect(path).execute(f"INSERT INTO question (id, position, text, split) VALUES ({values})")
 
 
-def test_migrating_at_the_same_time_and_again_changes_nothing(tmp_path):
-    path = tmp_path / "labels.db"
-    threads = [threading.Thread(target=migrate, args=(path,)) for _ in range(6)]
+def test_processes_that_start_at_the_same_time_make_one_schema(tmp_path):
+    path, failed = tmp_path / "labels.db", []
+
+    def start():
+        try:
+            prepare(path)
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=start) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    migrate(path)
-    names = [row[0] for row in connect(path).execute("SELECT name FROM _sqlite_migrations ORDER BY id")]
-    assert names == [migration.name for migration in migrations.MIGRATIONS._migrations]
-    assert not (tmp_path / "backups").exists()
+    assert failed == []
+    Questions(path).add([FULL])
+    prepare(path)
+    assert Questions(path).all() == [FULL]
 
 
-def test_an_existing_database_is_backed_up_before_it_changes(path, questions, monkeypatch):
-    questions.add([FULL])
-    longer = migrations.Migrations("blindspot")
-    longer._migrations = [*migrations.MIGRATIONS._migrations]
-
-    @longer()
-    def m999_later(db):
-        db.conn.execute("CREATE TABLE later (x INTEGER) STRICT")
-        db.conn.execute("DELETE FROM question")
-
-    monkeypatch.setattr(migrations, "MIGRATIONS", longer)
-    migrate(path)
-    assert len(Questions(path)) == 0
-    (backup,) = (path.parent / "backups").iterdir()
-    assert Questions(backup).all() == [FULL]
-    monkeypatch.undo()
-    with pytest.raises(Refused, match="newer"):
-        migrate(path)
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TRIGGER spy AFTER INSERT ON label_event BEGIN DELETE FROM question; END",
+        "CREATE TABLE notes (text TEXT)",
+        "CREATE VIEW people AS SELECT * FROM annotator",
+        "DROP TRIGGER label_event_no_update",
+    ],
+)
+def test_a_file_with_another_schema_is_refused(path, statement):
+    Questions(path).add([FULL])
+    connect(path).execute(statement)
+    with pytest.raises(Refused, match="labels.db"):
+        prepare(path)
 
 
-def test_a_migration_that_fails_leaves_the_schema_as_it_was(path, monkeypatch):
-    longer = migrations.Migrations("blindspot")
-    longer._migrations = [*migrations.MIGRATIONS._migrations]
-
-    @longer()
-    def m999_broken(db):
-        db.conn.execute("CREATE TABLE half (x INTEGER) STRICT")
-        raise RuntimeError("broken")
-
-    monkeypatch.setattr(migrations, "MIGRATIONS", longer)
-    with pytest.raises(RuntimeError):
-        migrate(path)
-    monkeypatch.undo()
-    migrate(path)
-    assert not connect(path).execute("SELECT 1 FROM sqlite_master WHERE name = 'half'").fetchone()
-
-
-def test_import_records_outlive_the_table_being_made_again(tmp_path, monkeypatch):
-    """m004 rebuilds the table: its rows and their numbers must be preserved."""
-    path, before = tmp_path / "labels.db", migrations.Migrations("blindspot")
-    before._migrations = [each for each in migrations.MIGRATIONS._migrations if each.name < "m004"]
-    with monkeypatch.context() as patch:
-        patch.setattr(migrations, "MIGRATIONS", before)
-        migrate(path)
-    row = (7, "questions", "q.jsonl", "ab", 12, 3, 1, "{}", "2026-01-01T00:00:00+00:00")
-    connect(path).execute(f"INSERT INTO import_record VALUES ({', '.join('?' * 9)})", row)
-    migrate(path)
-    assert connect(path).execute("SELECT * FROM import_record").fetchall() == [row]
-    Imports(path).add(ImportRecord("qrels", "q", "cd", 1, 1))
-    assert [record.kind for record in Imports(path).all_records()] == ["questions", "qrels"]
-
-
-def test_a_file_that_is_no_database_is_one_line(tmp_path):
-    (tmp_path / "labels.db").write_text("these are not the bytes of a database " * 50)
-    with pytest.raises(BadInput, match="not an SQLite database"):
-        migrate(tmp_path / "labels.db")
+@pytest.mark.parametrize(("last", "word"), [("m017_question_fields", "labels export"), ("m999_later", "newer")])
+def test_a_file_of_another_version_is_refused_and_not_touched(tmp_path, last, word):
+    path = tmp_path / "labels.db"
+    names = [f"m{number:03}_step" for number in range(1, 17)] if last.startswith("m0") else ["m101_schema"]
+    connection = connect(path)
+    connection.execute("CREATE TABLE _sqlite_migrations (id INTEGER PRIMARY KEY, name TEXT)")
+    connection.executemany("INSERT INTO _sqlite_migrations (name) VALUES (?)", [(name,) for name in [*names, last]])
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(Refused, match=word):
+        prepare(path)
+    assert path.read_bytes() == before

@@ -5,9 +5,6 @@ import sys
 
 import pytest
 
-from blindspot.db.migrations import MIGRATIONS
-from blindspot.db.schema_check import NEWEST, is_newest
-
 COMMAND = "import sys; from blindspot.app import cli\ntry: cli.main()\nfinally: print('loaded', *sorted(sys.modules), file=sys.stderr)"
 
 
@@ -31,15 +28,6 @@ def test_a_command_starts_without_what_it_does_not_need(indexed_study, words):
         "datasets",
     }
     assert not loaded & (heavy | ({"numpy"} if words == ("--help",) else set()))
-
-
-def test_the_newest_schema_is_known_without_migrating(indexed_study, tmp_path):
-    migrations = [migration.name for migration in MIGRATIONS._migrations]
-    assert (len(migrations), max(migrations)) == NEWEST and migrations == sorted(migrations)
-    assert is_newest(indexed_study.labels_path)
-    (tmp_path / "empty.db").touch()
-    (tmp_path / "text.db").write_text("no database, only text that is long enough to be read as one" * 20)
-    assert not any(is_newest(tmp_path / name) for name in ("none.db", "empty.db", "text.db"))
 
 
 GPU = """

@@ -157,7 +157,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.data import importing
 from blindspot.db.labels import Labels
 from blindspot.db.events import LabelEvent
-from blindspot.db import backup, migrations
+from blindspot.db import backup, schema
 if os.geteuid() == 0:
     os.setuid(65534)  # root may write to anything
 path = os.path.join(sys.argv[1], "labels.db")

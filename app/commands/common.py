@@ -140,7 +140,7 @@ def open_study(folder: str | None) -> Study:
     return Study.open(folder)
 
 
-def study_without_migration(folder: str | None) -> Study:
+def unopened_study(folder: str | None) -> Study:
     """Return the study in a folder without opening its labels.db, which may be damaged or on another machine."""
     from blindspot.backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
 

@@ -17,8 +17,8 @@ from blindspot.app.commands.common import (
     group,
     open_study,
     progress,
-    study_without_migration,
     trust_models,
+    unopened_study,
 )
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.core.settings import MODELS, EncoderSettings
@@ -124,7 +124,7 @@ def _encode_shard(folder: str | None, encoder: str, shard: str, device: str | No
     from blindspot.backend.retrieval.dense import encode_part
 
     with progress() as watch:
-        result = encode_part(study_without_migration(folder), encoder, shard, device, precision, watch)
+        result = encode_part(unopened_study(folder), encoder, shard, device, precision, watch)
     print(
         f"Shard {result['shard']} of {result['of']}: {quantity(result['rows'], 'passage')} in {result['precision']}. "
         f"When all shards are done: blindspot index dense --encoder {encoder} --merge"

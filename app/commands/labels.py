@@ -14,7 +14,7 @@ from blindspot.app.commands.common import (
     group,
     open_study,
     print_json,
-    study_without_migration,
+    unopened_study,
 )
 from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BlindspotError, Missing, Refused
@@ -33,7 +33,7 @@ def labels_backup(
     """Back up labels.db, even while it is in use, and check the backup."""
     from blindspot.db.backup import check, checked_backup
 
-    target = checked_backup(study_without_migration(study).labels_path, out)
+    target = checked_backup(unopened_study(study).labels_path, out)
     state = check(target)
     print(
         f"Wrote {target}: {quantity(state.events, 'label event')}, the last is {state.last_event}; "
@@ -54,19 +54,19 @@ def labels_restore(
 ) -> None:
     """Replace labels.db with a backup and keep the former file."""
     from blindspot.db.backup import check, restore
-    from blindspot.db.migrations import migrate
+    from blindspot.db.schema import prepare
 
-    path = study_without_migration(study).labels_path
+    path = unopened_study(study).labels_path
     if (file is None) != empty:
         raise BlindspotError("give either a backup, as in 'blindspot labels restore FILE', or --empty")
     if file is None:
         if path.exists() and path.stat().st_size:
             raise Refused(f"{path} contains data; --empty is for a study whose labels.db is missing or empty")
-        migrate(path, is_new=True)
+        prepare(path)
         print(f"Created an empty {path}. Import the questions again.")
         return
     safety_copy = restore(file, path, drop_newer)
-    migrate(path)
+    prepare(path)
     print(
         f"Restored {file}: {quantity(check(path).events, 'label event')}."
         + (f" The former file is {safety_copy}." if safety_copy else "")
@@ -79,7 +79,7 @@ def labels_check(study: StudyOption = None) -> None:
     """Look for damage in labels.db. Exit code 1 if there is any."""
     from blindspot.db.backup import check, refuse_lost_labels
 
-    path = study_without_migration(study).labels_path
+    path = unopened_study(study).labels_path
     if path.is_file() and not path.stat().st_size:
         refuse_lost_labels(path)
         print(f"{path}: is empty, and the study holds nothing else. Import passages and questions.")
@@ -190,19 +190,12 @@ def labels_import(
 
 def _passage_problems(path: Path) -> list[str]:
     """Describe the judged passages that are missing in the study's collection."""
-    import sqlite3
-
     from blindspot.db.corpus import Corpus
     from blindspot.db.labels import Labels
 
     if not (path.parent / "corpus.db").is_file():
         return []
     store = Labels(path, read_only=True)
-    try:
-        judged = {row.passage for row in store.events() if row.passage is not None}
-    except sqlite3.OperationalError as error:
-        if "no such table" in str(error):
-            return []  # a labels.db of an older version, without the table of labels
-        raise
+    judged = {row.passage for row in store.events() if row.passage is not None}
     missing = sorted(judged - set(Corpus(path.parent / "corpus.db").ordinals(judged)))
     return [f"passage {id!r} was judged but is not in the collection" for id in missing[:10]]

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 
 from blindspot.backend.core.manifest import MANIFEST, Manifest, read_manifest, write_text
 from blindspot.backend.core.settings import Settings, check_name, default_toml, read_settings
+from blindspot.db.backup import refuse_lost_labels
 from blindspot.db.corpus import Corpus
 from blindspot.db.errors import BlindspotError, Missing, Refused
 from blindspot.db.labels import Labels
 from blindspot.db.questions import Questions
-from blindspot.db.schema_check import is_newest
+from blindspot.db.schema import prepare
 
 if TYPE_CHECKING:
     from blindspot.backend.core.runs import Run
@@ -42,7 +43,7 @@ class Study:
         refuse_used_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
         study = cls(folder)
-        study._migrate(is_new=True)
+        prepare(study.labels_path)
         title = name if name is not None else study.folder.name
         write_text(folder / SETTINGS_FILE, default_toml(title))
         return study
@@ -58,15 +59,9 @@ class Study:
                 f"name one with --study or ${ENVIRONMENT_VARIABLE}"
             )
         study = cls(folder)
-        study._migrate()
+        refuse_lost_labels(study.labels_path)
+        prepare(study.labels_path)
         return study
-
-    def _migrate(self, is_new: bool = False) -> None:
-        if is_newest(self.labels_path):
-            return
-        from blindspot.db.migrations import migrate  # imported late: sqlite-utils loads pandas if it is installed
-
-        migrate(self.labels_path, is_new)
 
     @property
     def labels_path(self) -> Path:
