@@ -222,7 +222,8 @@ def _dpr_tower(source: ModelFolder, architecture: str, max_tokens: int) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         bert.save_pretrained(folder)
         transformers.AutoTokenizer.from_pretrained(source.path).save_pretrained(folder)
-        return Transformer(folder, max_seq_length=max_tokens)
+        # DPR has no pooler: one of random weights would make each load another model
+        return Transformer(folder, max_seq_length=max_tokens, model_kwargs={"add_pooling_layer": False})
 
 
 def _architecture(folder: ModelFolder) -> str:
