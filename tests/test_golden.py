@@ -438,7 +438,7 @@ def test_answer_matches(tmp_path, rule):
 MEASURES = ("success", "mrr", "ndcg", "map", "recall", "r-precision")
 KINDS = ("gold", "answers", "labels")
 KS = (1, 3, 5, 10, 20)
-COMPARED_AT = (5, 20)
+COMPARED_AT = (5,)
 
 
 def study_with_runs(folder: Path) -> Any:
@@ -547,3 +547,208 @@ def test_comparison_of_two_runs(study_of_two_runs, kind):
             for name, value in figures.items():
                 tolerance = 0.02 if name in DRAWN else 1e-6
                 assert found[cell][group][name] == pytest.approx(value, abs=tolerance), (cell, group, name)
+
+
+# BM25
+
+
+def study_of_passages(folder: Path, passages: list[dict], questions: list[dict] = ()) -> Any:
+    """Return a study of passages {id, title, text} and questions {id, question}, all in the split dev."""
+    from blindspot.db.records import Passage, Question
+
+    return make_study(
+        folder,
+        [Passage(each["id"], each["title"], each["text"]) for each in passages],
+        [Question(each["id"], each["question"], ("nothing",), split="dev") for each in questions],
+    )
+
+
+def bm25_hits(study: Any, texts: list[str], k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Search live, a question at a time; return rows and scores, (q, k)."""
+    from blindspot.backend.retrieval import live
+
+    found = [live.search(study, "bm25", [text], k) for text in texts]
+    return np.concatenate([each.ordinals for each in found]), np.concatenate([each.scores for each in found])
+
+
+def bm25_run(study: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Make a run of the study's questions in the posting lists, as for many questions."""
+    from blindspot.backend.retrieval import bm25
+    from blindspot.backend.retrieval.retrieve import retrieve
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(bm25, "WORTH_POSTINGS", 0)
+        patched.setattr(bm25.LuceneSearch, "search", None)
+        hits = retrieve(study, "bm25", split="dev", k=k, name="all").hits
+    return np.asarray(hits.ordinals), np.asarray(hits.scores)
+
+
+@pytest.fixture(scope="module")
+def bm25_study(tmp_path_factory):
+    from blindspot.backend.retrieval.bm25 import build_index
+
+    folder = tmp_path_factory.mktemp("golden") / "bm25"
+    study = study_of_passages(folder, stored("bm25/passages.jsonl.gz"), stored("bm25/questions.jsonl.gz"))
+    build_index(study, threads=1)
+    return study
+
+
+@pytest.mark.parametrize("way", ["live", "run"])
+def test_bm25(bm25_study, way):
+    expected = stored("bm25/hits.npz")
+    texts = [question["question"] for question in stored("bm25/questions.jsonl.gz")]
+    rows, scores = bm25_hits(bm25_study, texts, 100) if way == "live" else bm25_run(bm25_study, 100)
+    assert (rows == expected["rows"]).all()
+    np.testing.assert_allclose(scores, expected["scores"], rtol=1e-6)
+
+
+# Exact search and fusion
+
+
+def exact_hits(vectors: np.ndarray, questions: np.ndarray, k: int, similarity: str) -> tuple[np.ndarray, np.ndarray]:
+    from blindspot.backend.retrieval.search import ExactSearch
+
+    hits = ExactSearch(vectors, similarity, "cpu").search(questions, k)
+    return hits.ordinals, hits.scores
+
+
+class Scored:
+    """A retriever whose score of passage p for question i (given as its number) is scores[i, p], if that is above 0."""
+
+    unit_length = False
+
+    def __init__(self, scores: np.ndarray):
+        self.scores = scores.astype(np.float32)
+
+    def vectors_of(self, questions):
+        return questions
+
+    def search(self, questions, k):
+        from blindspot.db.records import Hits
+
+        scores = self.scores[questions]
+        rows = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        found = np.take_along_axis(scores, rows, axis=1)
+        return Hits(np.where(found > 0, rows, -1).astype(np.int32), np.where(found > 0, found, -np.inf))
+
+    def score(self, questions, rows):
+        return np.take_along_axis(self.scores[questions], np.maximum(rows, 0), axis=1)
+
+    search_vectors, score_vectors = search, score
+
+
+def fused_hits(
+    folder: Path, sparse: np.ndarray, dense: np.ndarray, depth: int, k: int, **settings: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Fuse the `depth` best of two retrievers, given by their scores (q, n)."""
+    from blindspot.backend.retrieval.hybrid import Hybrid
+
+    study = study_of_passages(folder, [{"id": f"{i}", "title": "", "text": "x"} for i in range(sparse.shape[1])])
+    hybrid = Hybrid(study, "none", sparse=Scored(sparse), dense=Scored(dense), **settings)
+    hybrid.depth = depth
+    hits = hybrid.search(np.arange(len(sparse)), k)
+    return hits.ordinals, hits.scores
+
+
+def assert_same_hits(found, rows, scores, tolerance: float) -> None:
+    """Check for equal scores at every rank and equal passages; those of equal scores may change places, also at the end
+    of the list.
+    """
+    np.testing.assert_allclose(found[1], scores, rtol=0, atol=tolerance)
+    for i in range(len(rows)):
+        now, was = ({int(row): score for row, score in zip(*each, strict=True)} for each in ((found[0][i], found[1][i]), (rows[i], scores[i])))  # fmt: skip
+        assert len(now) == len(was)
+        for row in now.keys() | was.keys():
+            assert now.get(row, scores[i, -1]) == pytest.approx(was.get(row, scores[i, -1]), abs=2 * tolerance), (
+                i,
+                row,
+            )
+
+
+@pytest.mark.parametrize("similarity", ["dot", "l2"])
+def test_exact_search(similarity):
+    arrays, expected = stored("search/vectors.npz"), stored("search/hits.npz")
+    found = exact_hits(arrays["passages"], arrays["questions"].astype(np.float32), 20, similarity)
+    assert_same_hits(found, expected[f"{similarity}_rows"], expected[f"{similarity}_scores"], 1e-4)
+
+
+FUSIONS = {
+    "weighted": {"method": "weighted", "weight": 1.1, "missing": "exact"},
+    "minimum": {"method": "weighted", "weight": 0.5, "missing": "minimum"},
+    "rrf": {"method": "rrf"},
+}
+
+
+@pytest.mark.parametrize("fusion", FUSIONS)
+def test_hybrid(tmp_path, fusion):
+    arrays, expected = stored("search/vectors.npz"), stored("search/hits.npz")
+    sparse, dense = (
+        arrays[f"questions{end}"].astype(np.float64) @ arrays[f"passages{end}"].astype(np.float64).T
+        for end in ("_sparse", "")
+    )
+    found = fused_hits(tmp_path / "study", sparse, dense, 50, 20, **FUSIONS[fusion])
+    tolerance = 1e-7 if fusion == "rrf" else 1e-4
+    assert_same_hits(found, expected[f"{fusion}_rows"], expected[f"{fusion}_scores"], tolerance)
+
+
+# Encoders
+
+
+def encoded(
+    folder: Path, settings: dict[str, Any], passages: list[dict], questions: list[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Encode passages for an index, and questions for a search of it."""
+    from blindspot.backend.core.settings import add_encoder
+    from blindspot.backend.retrieval.dense import Dense, build_index
+
+    study = study_of_passages(folder, passages)
+    add_encoder(study.settings_path, "golden", settings)
+    build_index(study, "golden", device="cpu")
+    index = Dense(study, "golden", "cpu")
+    return np.asarray(index.vectors, np.float32), index.encode(questions)
+
+
+def dpr_towers(folder: Path) -> tuple[str, str]:
+    """Save two small towers as DPR's checkpoints; their weights are drawn by name, so that they are the same anywhere."""
+    import torch
+    import transformers
+
+    from tests.studies import tiny_bert
+
+    for number, kind in enumerate((transformers.DPRQuestionEncoder, transformers.DPRContextEncoder)):
+        settings = tiny_bert(folder / kind.__name__).config.to_dict()
+        names = "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size max_position_embeddings"
+        tower = kind(transformers.DPRConfig(**{name: settings[name] for name in names.split()}))
+        draw = np.random.RandomState(47 + number)
+        with torch.no_grad():
+            for name, weights in sorted(tower.named_parameters()):
+                drawn = draw.standard_normal(tuple(weights.shape)) * (0.1 if "LayerNorm" in name else 0.3)
+                weights.copy_(torch.from_numpy(drawn + name.endswith("LayerNorm.weight")))
+        tower.eval().save_pretrained(folder / kind.__name__)
+    return str(folder / "DPRQuestionEncoder"), str(folder / "DPRContextEncoder")
+
+
+def encoder_texts() -> tuple[list[dict], list[str]]:
+    """Return 30 passages, some long or awkward, and 10 questions."""
+    cases = stored("encoder/texts.json")
+    return cases["passages"], cases["questions"]
+
+
+def least_cosine(found: np.ndarray, expected: np.ndarray) -> float:
+    expected = expected.astype(np.float32)
+    norms = np.linalg.norm(found, axis=1), np.linalg.norm(expected, axis=1)
+    np.testing.assert_allclose(norms[0], norms[1], rtol=0.02)
+    return float(((found * expected).sum(axis=1) / (norms[0] * norms[1])).min())
+
+
+@pytest.mark.parametrize("encoder", ["minilm", "dpr"])
+def test_encoder(tmp_path, encoder):
+    if encoder == "minilm":
+        settings = {"model": "minilm", "max_tokens": 128}
+    else:
+        towers = dpr_towers(tmp_path / "towers")
+        settings = {"question_model": towers[0], "passage_model": towers[1], "max_tokens": 128}
+    passages, questions = encoded(tmp_path / "study", settings, *encoder_texts())
+    expected = stored("encoder/vectors.npz")
+    assert least_cosine(passages, expected[f"{encoder}_passages"]) > 0.9995
+    assert least_cosine(questions, expected[f"{encoder}_questions"]) > 0.9995
