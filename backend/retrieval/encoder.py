@@ -202,8 +202,8 @@ def _load_tower(folder: ModelFolder, settings: EncoderSettings, key: str) -> tup
 
 
 def _dpr_tower(source: ModelFolder, architecture: str, max_tokens: int) -> Any:
-    """Return the BERT inside a DPR checkpoint. (AutoModel would read both towers as question encoders and lose the
-    weights of a context encoder.)
+    """Return the BERT inside a DPR checkpoint, without a pooler, whose weights would be random. (AutoModel would read
+    both towers as question encoders.)
     """
     import transformers
     from sentence_transformers.sentence_transformer.modules import Transformer
@@ -222,7 +222,6 @@ def _dpr_tower(source: ModelFolder, architecture: str, max_tokens: int) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         bert.save_pretrained(folder)
         transformers.AutoTokenizer.from_pretrained(source.path).save_pretrained(folder)
-        # DPR has no pooler: one of random weights would make each load another model
         return Transformer(folder, max_seq_length=max_tokens, model_kwargs={"add_pooling_layer": False})
 
 
