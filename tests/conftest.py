@@ -40,7 +40,7 @@ REAL_DATA = Path(
 # Test files that need no browser, model or JVM: `make quick` runs them.
 QUICK = {
     "test_accuracy", "test_agreement", "test_audit", "test_buckets", "test_clusters", "test_corpus",
-    "test_declared", "test_denoising", "test_disagreements", "test_download", "test_flips",
+    "test_declared", "test_denoising", "test_download", "test_flips",
     "test_formats_out", "test_formats_passages", "test_formats_questions", "test_formats_runs", "test_gold_matching",
     "test_importing", "test_judged", "test_label_file", "test_labels", "test_labels_io", "test_number_words", "test_overlap",
     "test_people", "test_quality", "test_question_sets", "test_questions", "test_queue", "test_registry", "test_report",

@@ -25,7 +25,7 @@ from blindspot.db.jobs import Job
 from blindspot.db.people import People
 from tests.app_pages import HOSTILE, Page
 from tests.studies import make_study
-from tests.training_studies import build, copied, say, score, training_study
+from tests.training_studies import build, copied, say, training_study
 
 
 @pytest.fixture(scope="module")
@@ -400,29 +400,6 @@ def test_a_model_shows_its_curves(study):
     assert (list(loss.x), list(loss.y), list(rank.x), list(rank.y)) == ([5], [2.0], [0, 5], [9.0, 4.0])
 
 
-def judged(study):
-    say(study, "ann", "q0", {"p1": "positive", "p2": "related", "p3": "positive"})
-    score(study, {("q0", "p1"): 0.4, ("q0", "p2"): 0.9, ("q0", "p3"): 0.2})
-
-
-def test_three_judges_side_by_side(study):
-    judged(study)
-    page = Page(study.folder, "training", "lea", tab="judges")
-    assert "3 pairs judged by all three" in page.text
-    assert "1 1 of 10 retrieved 0 0.0% 0 0 0 0 0 1 100.0% 0 0" in page.text  # rank 1: the cross-encoder alone, no
-    assert "2–5 2 of 40 retrieved 0 0.0% 0 0 1 50.0% 1 50.0% 0 0 0 0" in page.text
-    assert "all 3 0 0.0% 0 0 1 33.3% 1 33.3% 0 1 33.3% 0 0" in page.text and "6–20" not in page.text
-    cell = next(address for address in page.links() if "cell=nyy" in address)
-    assert "ranks=2%E2%80%935" in cell
-    opened = Page(study.folder, "training", "lea", tab="judges", cell="nyy", ranks="2–5")
-    assert (
-        "1 pair at ranks 2–5" in opened.text and "Where was Ann born? Title 2 p2 3 related 0.900 ✓ yes" in opened.text
-    )
-    assert any(address.startswith("question?question=q0&a=r") for address in opened.links())
-    strict = Page(study.folder, "training", "lea", tab="judges", cut="0.1")
-    assert "1 1 of 10 retrieved 1 100.0% 1 100.0%" in strict.text
-
-
 def test_an_export_takes_every_positive_unless_rows_are_limited(study):
     say(study, "ann", "q0", {"p3": "positive", "p4": "positive"})
     build(study, "labels", name="won")
@@ -437,37 +414,6 @@ def test_an_export_takes_every_positive_unless_rows_are_limited(study):
     assert f"Export 3 questions with {positives} positives" in [each.label for each in page.app.get("download_button")]
     said = export_words(TrainingSet.open(study, "won"), EXPORTS.get("sentence-transformers"), ExportOptions(rows=1))
     assert said[0] == "Export 3 questions" and "1 row of a file" in said[1]
-
-
-def test_judges_that_are_missing_are_named(study):
-    page = Page(study.folder, "training", "lea", tab="judges")
-    assert "No judge is trained yet." in page.text and "judge" in page.links(), "without labels, it leads to Judge"
-    assert (
-        "No annotators. Nobody has judged a question of r yet" in page.text
-        and "At least two of the three judges are needed" in page.text
-    )
-    say(study, "ann", "q0", {"p1": "positive", "p3": "positive"})
-    page = Page(study.folder, "training", "lea", tab="judges", cell="zzz", ranks="7")
-    assert (
-        "No cross-encoder. No model has scored passages here" in page.text
-        and "judged by annotators and answer match" in page.text
-    )
-    yes, no = "yes is wrong in 0.0% (1 pair)", "no is wrong in 100.0% (1 pair)"
-    assert f"The answer match's {yes}, its {no}, by annotators' labels, weighted by rank." in page.text
-    assert "left out" not in page.text
-    assert "Read the 1 pair where only annotators say yes" in page.text
-    (address,) = {each for each in page.links() if "ranks=all" in each and each.endswith("#pairs")}
-    assert "cell=yn" in address
-    whole = Page(study.folder, "training", "lea", tab="judges", cell="yn", ranks="all")
-    assert "1 pair at ranks 1–100" in whole.text, "the row of all ranks lists its pairs too"
-    say(study, "ann", "q0", {"p2": "unsure"})
-    page = Page(study.folder, "training", "lea", tab="judges")
-    assert "2 pairs judged by annotators and answer match 1 disputed or unsure pair left out" in page.text
-    assert (
-        "2–5 1 of 40 retrieved 0 0.0% 0 0 1 100.0% of its yes 0" in page.text
-        and "1 50.0% of its yes, 80.0% weighted" in page.text
-        and "pair at" not in page.text
-    )
 
 
 def test_a_job_that_ends_while_the_page_is_drawn_is_not_missed(study, monkeypatch):

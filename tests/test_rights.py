@@ -295,6 +295,4 @@ def test_nobody_sees_the_labels_of_others_without_the_right(study):
         assert ("All labels:" in Page(study.folder, "question", person, question="q1").text) is sees
         training = Page(study.folder, "training", person, set="raw").text
         assert ("New labels would change" in training) is sees
-        judges = Page(study.folder, "training", person, tab="judges").text
-        assert ("Judge agreement shows other people's labels" in judges) is not sees
         assert ("1 label by" in Page(study.folder, "quality", person).text) is sees

@@ -120,42 +120,6 @@ def audited_pairs(study: Study) -> list[tuple[tuple[str, str], float]]:
     return list(probabilities.items())
 
 
-@dataclass(frozen=True, slots=True)
-class AuditSample:
-    """The questions that audits drew from one sampling frame.
-
-    Attributes:
-        settings: Of the first batch: runs, depth, splits, slice, rule and frame say what was drawn from.
-        complete: Completely judged questions. bad: Questions that an annotator called bad.
-        batches: Names of the batches that drew them. drawn: Number of questions, those with missing labels included.
-    """
-
-    settings: dict[str, Any]
-    complete: list[Item]
-    bad: list[Item]
-    batches: tuple[str, ...]
-    drawn: int
-
-
-def audit_samples(study: Study, batch: str | None = None) -> list[AuditSample]:
-    """Return the audits of all batches, or of one batch, grouped by sampling frame. Raises Missing for an unknown
-    batch.
-    """
-    drawn = _audited_items(study, batch)
-    settings = {stored.name: stored.settings for stored in Queue(study.labels_path).batches()}
-    frames: dict[str, list[tuple[str, Item]]] = defaultdict(list)
-    for name, item in drawn:
-        frames[_frame_key(settings[name], name)].append((name, item))
-    samples = []
-    for rows in frames.values():
-        good, complete = _completely_judged(Labels(study.labels_path), rows)
-        kept = {(name, item.question) for name, item in good}
-        bad = [item for name, item in rows if (name, item.question) not in kept]
-        batches = tuple(dict.fromkeys(name for name, _ in rows))
-        samples.append(AuditSample(settings[rows[0][0]], complete, bad, batches, len(rows)))
-    return samples
-
-
 def _frame_key(settings: dict[str, Any], name: str) -> str:
     """Return a key that identifies the sampling frame of a batch."""
     return json.dumps([settings.get(key, name) for key in _SAMPLING_SETTINGS], default=str)

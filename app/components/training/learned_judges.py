@@ -13,9 +13,8 @@ from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import notice
 from blindspot.app.components.setting_fields import setting_field
 from blindspot.app.components.training import tabs
-from blindspot.app.components.training.judges import agreement_panel, agreement_sentence, main_action, shown_agreement
 from blindspot.app.components.training.language_models import ask_form
-from blindspot.app.judging_stores import judging_stores, labels_owner
+from blindspot.app.judging_stores import judging_stores
 from blindspot.app.markup import Html, div, join, link, show, span, tag, term
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.manifest import Manifest
@@ -34,19 +33,13 @@ _ENCODER_HELP = "Dense index whose similarities become features of the judge. Wi
 
 
 def judges_tab(open_study: Study, set_manifest: Manifest | None) -> None:
-    """Show the judges, the forms that learn a judge or use a language model, and the pairs on which judges differ.
+    """Show the judges, and the forms that learn a judge or use a language model.
 
     set_manifest: the current training set; the forms first offer its run.
     """
     cards, reports = judges_of(open_study), {about["name"]: about for about in feature_judges(open_study)}
-    shown = shown_agreement(open_study, set_manifest)
-    agreement = agreement_sentence(shown, labels_owner(open_study))
     best = max(reports.values(), key=lambda report: report["auc"], default=None)
-    undecided = shown.found.undecided if shown is not None and agreement and not best else 0
-    without = f"Without {quantity(undecided, 'disputed or unsure pair')}. " if undecided else ""
-    tabs.title(_best_judge_words(best) if best else agreement or "No judge is trained yet.", f"{without}{ABOUT}")
-    if agreement and not best:
-        show(main_action(shown))
+    tabs.title(_best_judge_words(best) if best else "No judge is trained yet.", ABOUT)
     has_labels = judging_stores(open_study).labels.last_event > 0
     if not has_labels and not cards:
         show(link("Judge passages", url.JUDGE, cls="button main"))
@@ -55,16 +48,12 @@ def judges_tab(open_study: Study, set_manifest: Manifest | None) -> None:
         if who.may(open_study.labels_path, "see others' labels"):
             show(tag("p", link("How good are they? Measured on people's labels", url.QUALITY), cls="convention"))
     show(*(tag("p", f"{name}: {line}.", cls="soft") for name, line in unknown_judges(open_study).items()))
-    if agreement:
-        agreement_panel(open_study, shown, agreement if best else "")
-    is_first = has_labels and not cards and not agreement
+    is_first = has_labels and not cards
     with st.container() if is_first else st.expander("Learn a judge from the labels"):
         learn_form(open_study, set_manifest, primary=is_first)
     _judging_buttons(open_study)
     with st.expander("Ask a language model"):
         ask_form(open_study, set_manifest)
-    if not agreement:
-        agreement_panel(open_study, shown)
 
 
 def _best_judge_words(report: Mapping[str, Any]) -> str:
