@@ -54,39 +54,10 @@ BAD = {
         (b"1\t \n", 1, "empty"),
         (b"1\t\xff\n", 1, "UTF-8"),
     ],
-    "questions-popqa": [
-        (b"id\tquestion\ts_pop\n", 1, "subj and prop and possible_answers"),
-        (b"subj\tprop\ts_pop\tquestion\tpossible_answers\na\tb\t-1\tq\t[]\n", 2, "s_pop is '-1'"),
-        (b"subj\tprop\ts_pop\tquestion\tpossible_answers\na\tb\t1\tq\tnone\n", 2, "not JSON"),
-        (b"subj\tprop\ts_pop\tquestion\tpossible_answers\na\tb\t1\n", 2, "3 fields where the header names 5"),
-        (b"subj\tprop\ts_pop\tquestion\tpossible_answers\n", None, "no rows"),
-    ],
-    "questions-paq": [
-        (b'{"question": "q", "answer": "a"}\n', 1, "needs PAQ's file with metadata"),
-        (b'{"question": "q", "answers": [1]}\n', 1, "list of objects"),
-        (b'{"question": "q", "answers": [{}]}\n', 1, "no 'passage_id'"),
-        (b"{\n", 1, "not JSON"),
-        (
-            b"".join(b'{"question": "q%d", "answers": [{"passage_id": "99"}]}\n' % i for i in range(3)),
-            None,
-            "'99' is not in the collection",
-        ),
-    ],
     "questions-nq-open": [
         (b'{"question": "q", "answer": "a"}\n', 1, "'answer' is text"),
         (b'{"answer": []}\n', 1, "no 'question'"),
         (b'{"question": "q", "answer": ["\\u200b"]}\n', 1, "nothing to match"),
-    ],
-    "questions-squad": [
-        (b"[]", 1, "an object with 'data'"),
-        (b'{"version": "1.1"}', None, "there is no 'data'"),
-        (b'{"data": [{"paragraphs": 3}]}', 1, "no list 'paragraphs'"),
-        (
-            b'{"data": [\n{"title": "T", "paragraphs": [{"context": "c", "qas": [{"id": "x", "answers": []}]}]}]}',
-            2,
-            "question 'x': there is no 'question'",
-        ),
-        (b'{"data": [', 1, "cut short"),
     ],
     "qrels-trec": [
         (b"11 0 2\n", 1, "3 fields; there must be 4"),
@@ -139,10 +110,5 @@ BAD = {
         (b"0\ta\n0\tb\n", 2, "occurs twice"),
         (b"0\t\xff\n", 1, "UTF-8"),
         (b"0\t \n", 1, "empty"),
-    ],
-    "passages-articles": [
-        (b'{"title": "a"}\n', 1, "no 'text'"),
-        (b'{"title": "a", "text": "  "}\n', 1, "empty"),
-        (b'{"id": "a", "title": "", "text": "x"}\n{"id": "a", "title": "", "text": "x"}\n', 2, "twice"),
     ],
 }

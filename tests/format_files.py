@@ -131,53 +131,12 @@ TRAINING = [
     },
     {"question": "who", "answers": [], "positive_ctxs": [], "negative_ctxs": [], "hard_negative_ctxs": []},
 ]
-SQUAD = {
-    "version": "v2.0",
-    "data": [
-        {
-            "title": "Arve_Furset",
-            "paragraphs": [
-                {
-                    "context": PASSAGES[1].text,
-                    "qas": [
-                        {
-                            "id": "a1",
-                            "question": "Where was he born?",
-                            "answers": [{"text": "Askvoll", "answer_start": 1}],
-                            "is_impossible": False,
-                        },
-                        {
-                            "id": "a2",
-                            "question": "Who is his aunt?",
-                            "answers": [],
-                            "plausible_answers": [{"text": "x"}],
-                            "is_impossible": True,
-                        },
-                    ],
-                }
-            ],
-        }
-    ],
-}
 POPQA = (
     "id\tsubj\tprop\tobj\tsubj_id\tprop_id\tobj_id\ts_aliases\to_aliases\ts_uri\to_uri\ts_wiki_title\to_wiki_title\ts_pop\to_pop\tquestion\t"
     "possible_answers\n"
     '4222362\tGeorge Rankin\toccupation\tpolitician\t1\t22\t2\t"[""G. Rankin""]"\t[]\tu\tu\tGeorge Rankin\tPolitician\t142\t25692\t'
     'What is George Rankin\'s occupation?\t"[""politician"", ""political leader""]"\n'
 )
-PAQ = [
-    {
-        "question": f"question {p} {i}",
-        "subsets": ["L1"],
-        "answer": "rome",
-        "passage_score": -1.0,
-        "answers": [{"passage_id": str(p), "offset": 1, "text": "Rome", "extractor": "L"}],
-    }
-    for p in (1, 2, 3)
-    for i in range(p + 1)
-]
-ARTICLE = {"title": "Long", "text": " ".join(f"word{i}" for i in range(250))}
-
 SAMPLES = [
     Sample("passages", "msmarco", "collection.tsv", b'0\tThe first passage.\n1\tThe second "one", as it is.\n', 2),
     Sample(
@@ -188,7 +147,6 @@ SAMPLES = [
         1,
     ),
     Sample("passages", "psgs", "psgs.tsv", b'id\ttext\ttitle\n1\t"He said ""hi"""\tHim\n2\tplain\tTitle\n', 2),
-    Sample("passages", "articles", "articles.jsonl", _lines(ARTICLE, {"title": "Short", "text": "two words"}), 4),
     Sample("questions", "dpr-training", "biencoder-nq-train.json", _json(TRAINING), 3),
     Sample(
         "questions",
@@ -206,8 +164,6 @@ SAMPLES = [
         {"split": "test"},
     ),
     Sample("questions", "msmarco", "queries.dev.small.tsv", b"1048585\twhat is paula deen's brother\n2\twhy\n", 2),
-    Sample("questions", "popqa", "popQA.tsv", POPQA.encode(), 1),
-    Sample("questions", "paq", "PAQ.metadata.jsonl", _lines(*PAQ), 2),
     Sample(
         "questions",
         "nq-open",
@@ -215,7 +171,6 @@ SAMPLES = [
         _lines({"question": "who is ada", "answer": ["a mathematician"]}),
         1,
     ),
-    Sample("questions", "squad", "dev-v2.0.json", _json(SQUAD), 2),
     Sample(
         "questions",
         "question-jsonl",

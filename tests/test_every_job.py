@@ -16,7 +16,7 @@ from blindspot.backend.checking import jobs as checking
 from blindspot.backend.core import consent, jobs
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
-from blindspot.backend.data.importing import importer, qrels, runs, triples
+from blindspot.backend.data.importing import importer, qrels, runs
 from blindspot.backend.data.importing.uploads import store_upload
 from blindspot.backend.experiments.running import run_experiment
 from blindspot.backend.judges.feature_judge import judge_run, learn_judge, trainable_questions
@@ -76,7 +76,7 @@ RECIPE = {"depth": 20, "dual": {**QUICK, "mini_batch": None}, "cross": {**CROSS,
 
 
 def files(folder):
-    """Write passages, questions, frequencies, triples, qrels and a run; return two training questions."""
+    """Write passages, questions, frequencies, qrels and a run; return two training questions."""
     passages = people()
     train = [
         dataclasses.replace(question, relation="P20" if number % 2 else "P19")
@@ -96,8 +96,6 @@ def files(folder):
     ]
     (folder / "questions.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in asked))
     (folder / "frequencies.tsv").write_text("entity\tcount\n" + "".join(f"{q.subject}\t7\n" for q in train))
-    facts = [f"{q.subject}\tP19\t{q.answers[0]}\t3" for q in train[:6]]
-    (folder / "facts.tsv").write_text("\n".join(["subject\trelation\tobject\tfrequency", *facts]) + "\n")
     (folder / "qrels.txt").write_text("".join(f"{q.id} 0 {q.gold[0]} 1\n" for q in dev))
     (folder / "run.trec").write_text("".join(f"{q.id} Q0 {q.gold[0]} 1 9.5 other\n" for q in dev))
     return train[:2]
@@ -171,7 +169,6 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     assert submit(importer.import_questions, file["questions.jsonl"])["rows"] == 40
     submit(importer.import_frequencies, file["frequencies.tsv"])
     submit(importer.count_frequencies)
-    submit(triples.import_triples, file["facts.tsv"], split="test", least=1, least_answers=1)
     submit(qrels.import_qrels, file["qrels.txt"])
     submit(runs.import_run, file["run.trec"], "other")
     assert submit(bm25.build_index, threads=1)["passages"] == 60
@@ -209,7 +206,7 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     for question in train:
         say(study, "ann", question.id, {"p2": "positive"})
     mined = study.run("mined")
-    question = study.questions.get(trainable_questions(study, mined)[0])  # the imported facts leave out train[:6]
+    question = study.questions.get(trainable_questions(study, mined)[6])
     listed = study.corpus.passages(mined.hits.ordinals[mined.row(question.id)].tolist())
     say(study, "ann", question.id, {next(p.id for p in listed if p.id not in question.gold): "negative"})
     assert submit(learn_label_judge, "said", "mined")["labels"] > 0

@@ -15,7 +15,6 @@ from blindspot.backend.core.registry import Registry
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.exporting import export_run
 from blindspot.backend.data.formats import REGISTRY, contexts, find_format, formats
-from blindspot.backend.data.formats.articles import word_blocks, word_piece_splitter
 from blindspot.backend.data.formats.base import ImportedQuestion, Options, RunEntry
 from blindspot.backend.data.formats.json_stream import JsonStream
 from blindspot.backend.data.importing.importer import import_passages, import_questions
@@ -27,7 +26,7 @@ from blindspot.db.errors import BadInput, Refused
 from blindspot.db.gold import GoldMatch, GoldMatches
 from blindspot.db.records import Passage, Question
 from tests.bad_files import BAD
-from tests.format_files import PAQ, PASSAGES, QUESTIONS, SAMPLES, Sample, contents, names, study_for
+from tests.format_files import PASSAGES, POPQA, QUESTIONS, SAMPLES, Sample, contents, names, study_for
 from tests.studies import make_study
 
 BY_NAME = dict(zip(names(SAMPLES), SAMPLES, strict=True))
@@ -52,7 +51,7 @@ def study(place):
 def test_every_format_that_is_read_has_a_sample_and_a_line_in_the_docs():
     table = (Path(__file__).parents[1] / "docs" / "formats.md").read_text()
     older = {("questions", "entityquestions"), ("questions", "plain"), ("frequencies", "mentions-tsv")}
-    folders = {("passages", "beir"), ("passages", "texts"), ("qrels", "msmarco")}
+    folders = {("passages", "beir"), ("qrels", "msmarco")}
     sampled = {(sample.kind, sample.format) for sample in SAMPLES} | older | folders
     assert {(each.kind, each.name) for each in formats()} == sampled
     assert not [each.name for each in formats() if f"`{each.name}`" not in table]
@@ -182,8 +181,12 @@ def test_dpr_csv_is_never_run_and_straightens_apostrophes(tmp_path):
     assert all("must be a list" in str(found) for found in questions_of(sample, tmp_path, evil))
 
 
-def test_popqa_popularity_is_the_frequency(tmp_path):
-    assert questions_of(BY_NAME["questions-popqa"], tmp_path) == [
+def test_popqa_popularity_is_the_frequency(study, tmp_path):
+    path = tmp_path / "popQA.tsv"
+    path.write_text(POPQA)
+    assert find_format(path, "questions").name == "table"
+    import_questions(study, path)
+    assert study.questions.with_ids(["4222362"]) == [
         Question(
             "4222362",
             "What is George Rankin's occupation?",
@@ -197,45 +200,23 @@ def test_popqa_popularity_is_the_frequency(tmp_path):
             "test",
         )
     ]
+    path.write_text(POPQA.replace("\t142\t", "\t-1\t"))
+    with pytest.raises(BadInput, match="frequency") as error:
+        import_questions(study, path)
+    assert (error.value.path, error.value.line) == (str(path), 2)
 
 
-def test_squad_paragraphs_become_gold(study, tmp_path):
-    result = import_questions(study, BY_NAME["questions-squad"].write(tmp_path))
-    a1, a2 = study.questions.with_ids(["a1", "a2"])
-    assert (a1.gold, a1.answers, a1.split) == (("2",), ("Askvoll",), "dev") and (a2.gold, a2.answers) == ((), ())
-    assert result.notes[0] == "Gold passages found: 1 by the same text, of 1 named."
-
-
-def test_paq_is_sampled_as_the_paper_does(tmp_path):
-    sample = BY_NAME["questions-paq"]
-    rows = [
-        {"question": f"q{p}.{i}", "answer": "a", "answers": [{"passage_id": p, "text": "a"}]}
-        for p in range(200)
-        for i in range(1 + p % 4)
-    ]
-    data = "".join(json.dumps(row) + "\n" for row in rows).encode()
-    drawn = questions_of(sample, tmp_path, data, settings={"sample": 60, "seed": 1})
-    asked = {q.gold[0] for q in drawn}
-    assert len(drawn) == len(asked) == 60 and all(int(p) % 4 >= 2 for p in asked)  # 3 or 4 questions each
-    assert all(q.text.split(".")[0] == f"q{q.gold[0]}" for q in drawn)
-    assert [sum(q.split == split for q in drawn) for split in ("train", "dev", "test")] == [42, 9, 9]
-    assert questions_of(sample, tmp_path, data, settings={"sample": 60, "seed": 1}) == drawn
-    assert questions_of(sample, tmp_path, data, settings={"sample": 60, "seed": 2}) != drawn
-    assert len(questions_of(sample, tmp_path, data)) == 100  # fewer than 100,000: all qualifying rows
-    assert len({q.text.split(".")[1] for q in drawn}) > 1
-    assert len(questions_of(sample, tmp_path)) == 2 and len(PAQ) == 9
-
-
-def test_the_settings_of_an_import_are_recorded(study, tmp_path):
-    path = BY_NAME["questions-paq"].write(tmp_path)
-    assert import_questions(study, path, settings=["seed=7", "least=4"]).rows == 1
-    options = study.questions.connection.execute(
-        "SELECT options FROM import_record WHERE kind = 'questions'"
-    ).fetchone()[0]
-    assert json.loads(options)["seed"] == 7 and json.loads(options)["least"] == 4
-    for wrong, says in (("seed=x", "whole number"), ("depth=3", "has the settings sample"), ("seed", "NAME=VALUE")):
+def test_the_settings_of_an_import_are_recorded(tmp_path):
+    path = tmp_path / "psgs.tsv"
+    path.write_text('id\ttext\ttitle\n1\t"open\tT\n')
+    study = Study.create(tmp_path / "s")
+    assert import_passages(study, path, settings=["quotes=none"]).rows == 1
+    with closing(connect(study.labels_path)) as connection:
+        options = connection.execute("SELECT options FROM import_record WHERE kind = 'passages'").fetchone()[0]
+    assert json.loads(options)["quotes"] == "none"
+    for wrong, says in (("depth=3", "has the settings quotes"), ("quotes", "NAME=VALUE")):
         with pytest.raises(Refused, match=says):
-            import_questions(study, path, settings=[wrong])
+            import_passages(Study.create(tmp_path / wrong), path, settings=[wrong])
 
 
 def test_a_beir_folder(tmp_path):
@@ -263,40 +244,6 @@ def test_a_beir_folder(tmp_path):
     with pytest.raises(BadInput, match="'d9' is not in the collection") as error:
         import_questions(other, folder)
     assert (error.value.path, error.value.line) == (str(folder / "qrels" / "dev.tsv"), 2)
-
-
-# Articles
-
-
-def test_articles_are_cut_into_blocks_of_words_or_word_pieces(tmp_path):
-    study = Study.create(tmp_path / "s")
-    import_passages(study, BY_NAME["passages-articles"].write(tmp_path))
-    rows = list(study.corpus.scan())
-    assert [(p.id, p.title, len(p.text.split())) for p in rows] == [
-        ("1-0", "Long", 100),
-        ("1-1", "Long", 100),
-        ("1-2", "Long", 50),
-        ("2-0", "Short", 2),
-    ]
-    assert " ".join(p.text for p in rows[:3]) == " ".join(f"word{i}" for i in range(250))
-    assert list(word_blocks("a b  c\nd e", 2)) == ["a b", "c d", "e"]
-    with pytest.raises(Refused, match="one of words, pieces"):
-        import_passages(Study.create(tmp_path / "t"), tmp_path / "articles.jsonl", settings=["unit=lines"])
-
-
-def test_word_pieces_are_counted_by_the_tokenizer_and_no_word_is_cut():
-    from transformers import AutoTokenizer
-
-    from blindspot.backend.core.model_files import locate_model
-
-    tokenizer = AutoTokenizer.from_pretrained(locate_model("minilm"))
-    text = " ".join(p.text for p in PASSAGES) + " antidisestablishmentarianism, Llanfairpwllgwyngyll."
-    blocks = list(word_piece_splitter("minilm", 12)(text))
-    sizes = [len(tokenizer(block, add_special_tokens=False)["input_ids"]) for block in blocks]
-    assert " ".join(blocks) == text and len(blocks) > 5
-    for size, following in zip(sizes, blocks[1:], strict=False):
-        assert size <= 12 or len(blocks[sizes.index(size)].split()) == 1
-        assert size + len(tokenizer(following.split()[0], add_special_tokens=False)["input_ids"]) > 12  # greedy
 
 
 # Runs and qrels
@@ -452,7 +399,7 @@ def test_what_a_file_is_not_is_said(study, tmp_path):
     for name, kind, says in (
         ("runs-dpr", "questions", "looks like runs.*blindspot import run"),
         ("qrels-trec", "runs", "looks like qrels"),
-        ("questions-squad", "runs", "looks like questions"),
+        ("questions-dpr-training", "runs", "looks like questions"),
         ("runs-trec", "qrels", "blindspot import run"),
     ):
         with pytest.raises(BadInput, match=says):
@@ -504,7 +451,5 @@ def test_entries_say_what_they_hold(tmp_path):
 
 
 def test_a_first_line_longer_than_what_is_looked_at(tmp_path):
-    long = {"title": "T", "text": "word " * 20_000}
-    for name, record, format in (("a", long, "articles"), ("b", {"id": "1", **long}, "passage-jsonl")):
-        (tmp_path / name).write_text(json.dumps(record) + "\n")
-        assert find_format(tmp_path / name, "passages").name == format
+    (tmp_path / "a").write_text(json.dumps({"id": "1", "title": "T", "text": "word " * 20_000}) + "\n")
+    assert find_format(tmp_path / "a", "passages").name == "passage-jsonl"

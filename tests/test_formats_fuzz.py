@@ -231,5 +231,5 @@ test_new_from_results_hundreds = pytest.mark.slow(fuzzed_new(800))
 
 
 def test_every_reader_is_fuzzed_here_or_in_its_own_tests():
-    elsewhere = {"entityquestions", "plain", "mentions-tsv", "texts"}
+    elsewhere = {"entityquestions", "plain", "mentions-tsv"}
     assert {each.name for each in formats()} == {sample.format for sample in SAMPLES} | elsewhere

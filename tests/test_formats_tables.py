@@ -1,10 +1,9 @@
-"""Tables and folders of texts: recognised by what they hold, named when they cannot be read, read into a study."""
+"""Tables and folders of tables: recognised by what they hold, named when they cannot be read, read into a study."""
 
 from __future__ import annotations
 
 import csv
 import json
-import random
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
@@ -194,45 +193,6 @@ def test_json_lines_with_other_fields_name_them(tmp_path):
     assert list(study.corpus.scan()) == [Passage("d1", "", "A text.")]
 
 
-# Folders of texts
-
-
-def test_a_folder_of_texts_is_cut_into_passages(tmp_path):
-    words = [f"word{i}" for i in range(230)]
-    (tmp_path / "docs" / "guide").mkdir(parents=True)
-    (tmp_path / "docs" / ".git").mkdir()
-    (tmp_path / "docs" / ".git" / "hidden.md").write_text("Nobody reads this.")
-    (tmp_path / "docs" / "guide" / "set up.md").write_text("# Setting up #\n\n" + " ".join(words))
-    (tmp_path / "docs" / "notes.txt").write_text("# not a heading\nA note.")
-    (tmp_path / "docs" / "picture.png").write_bytes(b"\x89PNG")
-    (tmp_path / "docs" / "empty.md").write_text("")
-    study = Study.create(tmp_path / "new")
-    assert import_passages(study, tmp_path / "docs").rows == 4
-    rows = {p.id: (p.title, p.text) for p in study.corpus.scan()}
-    assert list(rows) == ["guide/set-up.md-0", "guide/set-up.md-1", "guide/set-up.md-2", "notes.txt-0"]
-    assert rows["notes.txt-0"] == ("notes", "# not a heading A note.")
-    assert {title for id, (title, _) in rows.items() if id.startswith("guide")} == {"Setting up"}
-    assert " ".join(text for id, (_, text) in rows.items() if id.startswith("guide")).split()[-230:] == words
-    assert import_passages(study, tmp_path / "docs").unchanged
-
-
-def test_the_length_of_passages_of_texts_is_a_setting(tmp_path):
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "a.txt").write_text("one two three four five")
-    study = Study.create(tmp_path / "new")
-    assert import_passages(study, tmp_path / "docs", settings=["length=2"]).rows == 3
-
-
-def test_a_text_that_is_not_utf8_is_named(tmp_path):
-    draw = random.Random(5)
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "a.txt").write_text("fine")
-    for _ in range(30):
-        (tmp_path / "docs" / "b.txt").write_bytes(b"\xff" + draw.randbytes(40))
-        with pytest.raises(BadInput, match=r"docs/b\.txt"):
-            import_passages(Study.create(tmp_path / f"new{draw.random()}"), tmp_path / "docs")
-
-
 @pytest.mark.parametrize("kind", ["passages", "questions"])
 def test_a_folder_of_something_else_says_what_it_holds(tmp_path, kind):
     (tmp_path / "scans").mkdir()
@@ -244,14 +204,7 @@ def test_a_folder_of_something_else_says_what_it_holds(tmp_path, kind):
         find_format(tmp_path / "scans", kind)
 
 
-def test_a_folder_of_texts_is_no_question_file(tmp_path):
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "a.md").write_text("text")
-    with pytest.raises(BadInput, match="looks like passages .*'blindspot import passages'"):
-        find_format(tmp_path / "docs", "questions")
-
-
-def test_a_readme_beside_data_is_no_folder_of_texts(tmp_path):
+def test_a_readme_beside_data_is_ignored(tmp_path):
     for name in ("beir", "eq/dataset/dev"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "beir" / "README.md").write_text("# Towns")

@@ -22,7 +22,6 @@ from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.formats import archive, find_format
 from blindspot.backend.data.importing.importer import import_questions
-from blindspot.backend.data.importing.triple_files import read_templates
 from blindspot.backend.text.answers import has_answer, pattern_fault
 from blindspot.db.corpus import CorpusWriter
 from blindspot.db.errors import BadInput, BlindspotError
@@ -179,7 +178,6 @@ def test_pipes_and_links_to_themselves_hang_nothing(study, tmp_path, make):
         lambda: import_questions(study, tmp_path / "dataset"),
         lambda: import_run(study, odd, "r"),
         lambda: import_labels(study, odd),
-        lambda: read_templates(odd),
         lambda: open_array(odd),
         lambda: find_format(odd, "passages"),
     ):

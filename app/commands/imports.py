@@ -19,7 +19,7 @@ from blindspot.app.commands.common import (
     progress,
 )
 from blindspot.app.commands.options import reads, takes_settings
-from blindspot.backend.data.importing.settings import QuestionImport, QuestionSampling, RunImport
+from blindspot.backend.data.importing.settings import QuestionImport, RunImport
 from blindspot.backend.text.number_words import quantity
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ def import_passages(
     skip_bad: SkipBad = False,
     settings: Settings = None,
 ) -> None:
-    """Import the passage collection: psgs_w100.tsv, JSONL, BEIR, MS MARCO, CSV, Parquet, a saved dataset, articles or
-    a folder of .md and .txt files to split into passages, or ir:DATASET of ir_datasets.
+    """Import the passage collection: psgs_w100.tsv, JSONL, BEIR, MS MARCO, CSV, Parquet, a saved dataset, or
+    ir:DATASET of ir_datasets.
     """
     from blindspot.backend.data.importing.importer import import_passages
     from blindspot.backend.data.importing.ir_datasets import is_ir_id
@@ -132,30 +132,6 @@ def import_questions(
             "Some subjects have no frequency. Import frequencies ('blindspot import frequencies FILE') or count "
             "them in the passages ('blindspot import frequencies --count')."
         )
-
-
-@import_app.command("triples")
-@takes_settings(QuestionSampling)
-def import_triples(
-    file: FileArgument,
-    dataset: Annotated[str | None, typer.Option(help="Name of the question set (default: the file's name).")] = None,
-    templates: Annotated[
-        Path | None,
-        typer.Option(
-            help='JSON file of question templates by relation, {"P19": "Where was [X] born?"} (default: the 24 of '
-            "EntityQuestions)."
-        ),
-    ] = None,
-    *,
-    settings: dict[str, Any],
-    study: StudyOption = None,
-    skip_bad: SkipBad = False,
-) -> None:
-    """Make questions from triples (subject, relation, object, frequency), as in EntityQuestions."""
-    from blindspot.backend.data.importing.triples import import_triples
-
-    given = {"dataset": dataset, "templates": templates and str(templates.absolute()), "skip_bad": skip_bad, **settings}
-    _import_file(import_triples, open_study(study), file, "question", **given)
 
 
 @import_app.command("frequencies", cls=reads("frequencies"))

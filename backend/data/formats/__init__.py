@@ -21,7 +21,7 @@ from blindspot.backend.data.formats.base import Format, Head
 from blindspot.backend.data.formats.streams import first_bytes
 from blindspot.db.errors import BadInput, Refused
 
-_LAST = ("plain", "texts")  # any text could be plain questions, and any folder may hold a readme: they are tried last
+_LAST = ("plain",)  # any text could be plain questions: it is tried last
 _COMMAND = {
     "passages": "passages",
     "questions": "questions",
@@ -140,12 +140,7 @@ def settings_of(format: Format, assignments: Iterable[str]) -> dict[str, Any]:
                 f"--set {assignment}: the format {format.name} has "
                 + (f"the settings {known}; use --set NAME=VALUE" if known else "no settings")
             )
-        if isinstance(format.settings[name], int):
-            if not (value.isascii() and value.isdigit() and len(value) < 16):
-                raise Refused(f"--set {assignment}: {name} must be a whole number")
-            values[name] = int(value)
-        else:
-            values[name] = value
+        values[name] = value
     return values
 
 

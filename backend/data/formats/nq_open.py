@@ -1,4 +1,4 @@
-"""NQ-open: JSON lines `{"question", "answer": [...]}`. TriviaQA's open version and PAQ without metadata have the same
+"""NQ-open: JSON lines `{"question", "answer": [...]}`. TriviaQA's open version has the same
 format.
 
 The format has no paragraphs, so the questions have no gold. The split comes from the options or the file name.

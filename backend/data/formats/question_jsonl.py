@@ -42,8 +42,6 @@ def recognise(file_head: Head) -> bool:
         return file_head.is_cut_short and file_head.text.startswith('{"') and '"question"' in file_head.text
     if "answer" in record and "answers" not in record:
         return False  # NQ-open's
-    if isinstance(record.get("answers"), list) and any(isinstance(answer, dict) for answer in record["answers"]):
-        return False  # PAQ's
     return "question" in record or ("text" in record and bool(_QUESTION_FIELDS & set(record)))
 
 

@@ -5,11 +5,14 @@ A column is found by its usual names, or chosen with `--set text=COLUMN`. `--for
 with columns of other names. Passages without a column of ids are numbered from 1. For questions, every field of the
 format question-jsonl may be a column. Answers and gold are lists, JSON lists, or a single value. The split comes from
 the column `split`, or else from the folder or file name ("validation" means dev), or else from `--split`.
+
+PopQA (Mallen et al. 2023) is read by its columns `subj`, `prop`, `s_pop` (the subject's frequency) and
+`possible_answers`; its questions are test questions unless `--split` names another split.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +44,7 @@ PASSAGE = {
 QUESTION = {
     "id": ("id", "_id", "qid", "query_id", "question_id"),
     "question": ("question", "query"),
-    "answers": ("answers", "answer"),
+    "answers": ("answers", "answer", "possible_answers"),
     "gold": ("gold", "positive_passages"),
 }
 QREL = {
@@ -53,6 +56,7 @@ RUN = {"question": QREL["question"], "passage": QREL["passage"], "score": ("scor
 """A column of ranks distinguishes a run from qrels, whose grades may be called scores."""
 _OF_QUESTIONS = ("relation", "subject", "template", "frequency", "bucket", "dataset", "split", "set", "answer_rule")
 _NUMBERS = ("frequency", "bucket")
+POPQA = {"subject": "subj", "relation": "prop", "frequency": "s_pop"}
 
 
 def _has_usual_column_names(file_head: Head, *columns: tuple[str, ...]) -> bool:
@@ -71,7 +75,11 @@ def recognise_passages(file_head: Head) -> bool:
 
 
 def recognise_questions(file_head: Head) -> bool:
-    return _has_usual_column_names(file_head, QUESTION["question"])
+    return _has_usual_column_names(file_head, QUESTION["question"]) or _is_popqa(file_head.table or ())
+
+
+def _is_popqa(columns: Collection[str]) -> bool:
+    return {"question", "possible_answers", *POPQA.values()} <= set(columns)
 
 
 def recognise_qrels(file_head: Head) -> bool:
@@ -132,7 +140,11 @@ def read_passages(path: Path, options: Options = NO_OPTIONS) -> Iterator[Passage
 def read_questions(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
     chosen = _columns_of_fields(path, QUESTION, options)
     _required_column(path, chosen, "question")
-    known = [name for name in _OF_QUESTIONS if name in columns_of(path)]
+    columns = columns_of(path)
+    of_popqa = POPQA if _is_popqa(columns) else {}
+    default = {"dataset": options.dataset or "popqa", "split": options.split or "test"} if of_popqa else {}
+    known = [name for name in _OF_QUESTIONS if name in columns]
+    chosen |= of_popqa
     wanted = [*chosen.values(), *(name for name in known if name not in chosen.values())]
     # `datasets` calls a table without splits "train", so a single split that no column states is only a default.
     one_split = len({file.split for file in table_files(path)}) == 1
@@ -140,7 +152,7 @@ def read_questions(path: Path, options: Options = NO_OPTIONS) -> Iterator[Import
         if isinstance(row, BadInput):
             yield row
             continue
-        record = {name: row.values[name] for name in known if row.values[name] not in (None, "")}
+        record = default | {name: row.values[name] for name in known if row.values[name] not in (None, "")}
         record |= {field: row.values[column] for field, column in chosen.items()}
         try:
             item = _question(record, row, path, options, one_split)

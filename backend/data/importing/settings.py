@@ -1,4 +1,4 @@
-"""The settings of imports of questions, triples and runs, declared once for the commands and the jobs."""
+"""The settings of imports of questions and runs, declared once for the commands and the jobs."""
 
 from __future__ import annotations
 
@@ -6,30 +6,6 @@ from typing import Literal
 
 from blindspot.backend.core.declared import Field, settings_class
 from blindspot.backend.text.default_rule import DEFAULT_RULE
-
-
-@settings_class
-class QuestionSampling:
-    """Which facts become questions. A larger `most` keeps all facts that a smaller one draws and adds more."""
-
-    split: Literal["train", "dev", "test"] | None = Field(
-        default=None, description="Split of all questions: train, dev or test; default 80% train, 10% dev, 10% test"
-    )
-    least: int = Field(
-        default=2000, description="Minimum number of facts of a relation; relations with fewer are left out", ge=1
-    )
-    least_answers: int = Field(
-        default=20,
-        description="Minimum number of different answers of a relation; relations with fewer are left out",
-        ge=1,
-    )
-    most: int = Field(
-        default=1000,
-        description="Maximum number of questions of a relation in dev and in test; train gets eight times as many",
-        ge=1,
-    )
-    gold: bool = Field(default=True, description="Make passages that name the subject and contain an answer gold")
-    seed: int = Field(default=0, description="Seed of the random draw")
 
 
 @settings_class
