@@ -114,16 +114,12 @@ def test_the_postings_equal_lucene_where_many_passages_compete(tmp_path, monkeyp
 
 
 def test_lucene_searches_where_there_are_no_postings(tmp_path, monkeypatch):
-    """In an index of the version before, and for a collection that the postings' format cannot hold."""
+    """For a collection that the postings' format cannot hold."""
     monkeypatch.setattr(bm25, "WORTH_POSTINGS", 0)
     monkeypatch.setattr(arrays, "MOST_PAIRS", 0)
     study = make_study(tmp_path / "s", people(5))
     assert bm25.build_index(study, threads=1)["postings"] is False
     assert not list((study.folder / "indexes" / "bm25").glob("postings*"))
-    manifest = study.folder / "indexes" / "bm25" / "manifest.json"
-    content = json.loads(manifest.read_text())
-    del content["postings"]
-    manifest.write_text(json.dumps(content))
     assert (BM25(study).search(["harbour"], 3).ordinals >= 0).any()
 
 

@@ -5,7 +5,6 @@ the results.
 import csv
 import dataclasses
 import io
-import json
 
 import numpy as np
 import pytest
@@ -333,35 +332,6 @@ def test_every_experiment_has_its_file():
     from blindspot.backend.experiments.papers import EXPERIMENTS
 
     assert all(running.experiment_named(name).name == name for name in EXPERIMENTS)
-
-
-def test_words_of_older_results_read_as_the_present_ones(tmp_path):
-    path = tmp_path / "result.json"
-    claims = [{"word": "shows", "because": ""}, {"word": "cannot tell", "because": "there are 2 seeds of at least 3"}]
-    path.write_text(
-        json.dumps({"verdict": "cannot tell", "claims": claims, "sentence": "One cannot tell.", "cells": []})
-    )
-    result = running.read_result(path)
-    assert [claim["word"] for claim in result["claims"]] == ["supported", "inconclusive"]
-    assert (
-        result["verdict"] == "inconclusive"
-        and "inconclusive here: there are 2 seeds of at least 3" in result["sentence"]
-    )
-
-
-def test_parts_made_under_former_class_names_are_found(study):
-    """Older studies named parts by hashes over the class names of that time."""
-    from blindspot.backend.experiments.parts import FORMER_NAMES, StudyEncoder, former_names
-    from blindspot.backend.experiments.readers import ReadingPart
-    from blindspot.backend.experiments.trainings import ScoresPart
-
-    assert former_names("(Success(hits=DenseHits(asked=QuestionSelection(split='dev'))), ReadingPart(k=1))") == (
-        "(Success(hits=DenseHits(asked=Asked(split='dev'))), Read(k=1))"
-    )
-    assert [FORMER_NAMES[part.__name__] for part in (ScoresPart, ReadingPart)] == ["Scores", "Read"]
-    bench = Workbench(study)
-    part = ScoresPart(StudyEncoder("minilm"), Bm25Hits(QuestionSelection("dev"), 5), 5)
-    assert part.recipe(bench)["part"] == "Scores" and bench.record(part).name.endswith(".Scores.json")
 
 
 def test_an_installed_package_adds_an_experiment(monkeypatch):

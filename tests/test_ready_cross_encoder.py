@@ -1,4 +1,4 @@
-"""Ready cross-encoders that judge without any training, and those of older versions."""
+"""Ready cross-encoders that judge without any training."""
 
 import shutil
 
@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from blindspot.backend.core.manifest import write_json
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.training.ready_cross_encoder import add_cross_encoder
 from blindspot.backend.training.scoring import CrossEncoderScorer, score_run
-from blindspot.backend.training.training_settings import CrossEncoderSettings
-from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.errors import Missing, Refused
 from tests.encoder_models import ready
 from tests.indexes import bm25_of
 from tests.studies import births, make_study, people, tiny_bert
@@ -76,26 +74,3 @@ def test_what_cannot_judge_is_one_line(copy, tmp_path):
     with pytest.raises(Missing, match="no run 'nothing'; runs of this study: bm25-train"):
         add_cross_encoder(copy, "judge", str(copy.folder / "outside"), "nothing", device="cpu")
     assert not copy.path("models", "judge").exists()
-
-
-def test_a_mean_pooled_cross_encoder_of_an_older_version_still_judges(copy):
-    """Older versions trained heads over the mean of the token vectors; the setting is gone, the models stay."""
-    from sentence_transformers import CrossEncoder
-    from sentence_transformers.base.modules import Dense, Transformer
-    from sentence_transformers.sentence_transformer.modules import Pooling
-
-    folder = copy.path("models", "mean")
-    tiny_bert(copy.folder / "bert")
-    encoder = Transformer(str(copy.folder / "bert"), max_seq_length=64)
-    width = encoder.get_embedding_dimension()
-    torch.manual_seed(1)
-    score = Dense(width, 1, activation_function=None, module_output_name="scores")
-    CrossEncoder(modules=[encoder, Pooling(width, "mean"), score], device="cpu").save_pretrained(str(folder))
-    about = {"kind": "cross-encoder", "name": "mean", "settings": {"head": "mean"}, "model_hash": "h", "made": "2026"}
-    write_json(folder / "training.json", about)
-    scored = score_run(copy, "mean", "bm25-train", depth=2, device="cpu")
-    assert scored["scored"] == scored["kept"] > 0
-    reranked = retrieve(copy, "rerank", judge="mean", over="bm25", split="train", k=5, device="cpu", name="by-mean")
-    assert reranked.hits.k == 5
-    with pytest.raises(BadInput, match="unknown setting head; known: "):
-        CrossEncoderSettings(head="mean")

@@ -16,12 +16,12 @@ analysis                3761  166.7  1800
 app                    25111 1132.7 10500
 backend                   20    0.9     0
 backend/checking        4482  196.3  2000
-backend/core            4258  174.6  2300
+backend/core            4253  174.3  2300
 backend/data            8291  358.5  3600
 backend/demo             685   29.2   400
 backend/evaluation      6391  283.4  2700
-backend/experiments     5133  220.4  2300
-backend/judges          4971  221.1  1900
+backend/experiments     5081  218.3  2300
+backend/judges          4967  220.8  1900
 backend/judging         2858  125.9  1500
 backend/maps            1509   63.8   700
 backend/reader          1661   71.8   700
@@ -31,7 +31,7 @@ backend/retrieval       8470  380.9  4800
 backend/service         1072   44.0   650
 backend/text            1099   46.9   800
 backend/training        4538  195.5  2300
-backend/training_sets   3133  134.4  2200
+backend/training_sets   3106  132.6  2200
 backend/upkeep           702   30.9   350
 db                      5506  243.2  3400
 src                     1541   71.3   650

@@ -234,34 +234,3 @@ def test_the_commands(study, monkeypatch, tmp_path):
 def test_wrong_usage(study, words, message):
     done = CliRunner().invoke(training_set_app, [*words, "--study", str(study.folder)])
     assert done.exit_code == 2 and message in done.output
-
-
-def test_reasons_of_older_sets_read_as_the_present_ones(study):
-    """Sets built before a rewording still open, compare and count by the present reasons."""
-    from blindspot.backend.data import leaks
-    from blindspot.backend.training_sets import assemble, sources
-    from blindspot.backend.training_sets.training_set import RENAMED_REASONS
-
-    present = {
-        value
-        for module in (assemble, denoising, leaks, sources)
-        for value in vars(module).values()
-        if isinstance(value, str)
-    }
-    assert set(RENAMED_REASONS.values()) <= present and not set(RENAMED_REASONS) & present
-    made = build(study, "answer_match")
-    old = {new: text for text, new in RENAMED_REASONS.items()}
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
-
-    table = parquet.read_table(made.folder / "pairs.parquet")
-    reasons = pa.array([old.get(reason, reason) for reason in table["reason"].to_pylist()])
-    wanted = list(made.groups())
-    parquet.write_table(
-        table.set_column(table.schema.get_field_index("reason"), "reason", reasons), made.folder / "pairs.parquet"
-    )
-    (made.folder / "left_out.jsonl").write_text(
-        (made.folder / "left_out.jsonl").read_text().replace("no run searched it", "the runs did not search it")
-    )
-    assert set(reasons.to_pylist()) & set(RENAMED_REASONS)
-    assert list(made.groups()) == wanted

@@ -38,8 +38,6 @@ IDENTITY = ".identity"
 """File in a study folder that contains a random word, made with the first consent. Copies of the study and pushes to
 the Hub leave it out.
 """
-OF_OLDER_VERSIONS = "sending.json"
-"""The file in which older versions stored consent, inside the study. It is no longer read, and copies leave it out."""
 DEFAULT_PORTS = {"http": 80, "https": 443}
 _ODD = re.compile(r"[\s\\\x00-\x1f\x7f]")  # programs that read addresses do not agree on these
 _HOST = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]+")

@@ -10,7 +10,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from blindspot.backend.core.consent import OF_OLDER_VERSIONS
 from blindspot.backend.core.manifest import MANIFEST, write_text
 from blindspot.backend.core.study import SETTINGS_FILE, Study
 from blindspot.db.backup import backup
@@ -171,7 +170,5 @@ def _ignore_temporary(folder: str, names: list[str]) -> set[str]:
 
 
 def _is_temporary(name: str) -> bool:
-    """Return whether a file is not copied: unfinished and hidden files (such as the folder's identity), and old
-    consents.
-    """
-    return name.startswith(".") or name.endswith(".partial") or name == OF_OLDER_VERSIONS
+    """Return whether a file is not copied: unfinished and hidden ones, such as the folder's identity."""
+    return name.startswith(".") or name.endswith(".partial")

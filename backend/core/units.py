@@ -57,7 +57,7 @@ def count_with_units(question_count: int, unit_count: int | None, unit: Unit | N
     """Return "452 questions about 226 facts", or "226 questions" if every question is its own unit.
 
     Args:
-        unit_count: their number; None if each question is one, as in results of older versions. unit: None where a result does
+        unit_count: their number; None if each question is one. unit: None where a result does
             not say what it counts by: "452 questions of 226 units".
     """
     if unit_count is None or unit_count == question_count:

@@ -7,7 +7,6 @@ part with the functions that the commands use. hits.py, trainings.py and readers
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -23,36 +22,6 @@ from blindspot.db.records import Question
 
 if TYPE_CHECKING:
     from blindspot.backend.experiments.workbench import Workbench
-
-
-FORMER_NAMES = {
-    "QuestionSelection": "Asked",
-    "StudyEncoder": "Named",
-    "ReaderModelPart": "ReaderModel",
-    "ReadingPart": "Read",
-    "ScoresPart": "Scores",
-    "ExactMatchOfSelected": "OfTheOneThatFinds",
-    "SpreadMeasure": "Spread",
-    "SuccessOnEqualText": "AsMuchText",
-    "RelationAverage": "Together",
-    "BucketDifference": "Between",
-    "BucketSuccess": "InBucket",
-    "SharedWordFilter": "Apart",
-    "AdaptedTrainingData": "Adapted",
-    "ReshapedEncoder": "Begun",
-    "RemovedShare": "TakenOut",
-    "MeanDifference": "Less",
-}
-"""The former names of classes that were renamed.
-
-The names of parts and the keys of results are hashes of the former names, so older studies can still use their parts
-and results.
-"""
-
-
-def former_names(text: str) -> str:
-    """Return the text with the former name of every renamed class."""
-    return re.sub(rf"\b({'|'.join(FORMER_NAMES)})\b", lambda match: FORMER_NAMES[match.group()], text)
 
 
 def required() -> Any:
@@ -89,7 +58,7 @@ class Part(ABC):
     def recipe(self, bench: Workbench) -> dict[str, Any]:
         """Return everything that the part depends on as JSON values, with other parts given by name."""
         return {
-            "part": former_names(type(self).__name__),
+            "part": type(self).__name__,
             **{field.name: _json_value(getattr(self, field.name), bench) for field in fields(self._as_dataclass())},
         }
 

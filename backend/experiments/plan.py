@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from blindspot.db.records import Question
 
 Verdict = Literal["supported", "not supported", "inconclusive"]
-FORMER_VERDICTS = {"shows": "supported", "does not show": "not supported", "cannot tell": "inconclusive"}
-"""Verdicts in results of older versions."""
 NO_FINDING = "no finding"
 PAPERS_ENCODER = "its dense retriever"
 """A paper's encoder in `PaperClaim.as_published`."""

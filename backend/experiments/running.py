@@ -32,9 +32,8 @@ from blindspot.backend.core.manifest import (
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_of
 from blindspot.backend.evaluation.comparison import SURE
-from blindspot.backend.experiments.parts import Part, former_names
+from blindspot.backend.experiments.parts import Part
 from blindspot.backend.experiments.plan import (
-    FORMER_VERDICTS,
     MIN_SEEDS,
     NO_FINDING,
     Cell,
@@ -74,7 +73,7 @@ def run_experiment(
     with study.lock_part("experiments"):
         began, plan = time.monotonic(), chosen.plan(setting, bench)
         parts = list(dict.fromkeys(all_parts(plan)))
-        made_of = [chosen.name, asdict(setting), [bench.name(part) for part in parts], former_names(repr(plan.cells))]
+        made_of = [chosen.name, asdict(setting), [bench.name(part) for part in parts], repr(plan.cells)]
         key = text_sha256(json.dumps(made_of, sort_keys=True))[:8]
         folder = study.path("experiments", f"{chosen.name}-{key}")
         if read_manifest(folder) is not None:
@@ -162,10 +161,8 @@ def experiment_named(experiment: str) -> Experiment:
 
 
 def results(study: Study) -> list[dict[str, Any]]:
-    """Return the stored results, newest first, without the label budgets of versions before 0.3.0, whose format was
-    their own.
-    """
-    made = {name: each["made"] for name, each in study.parts("experiments").items() if "setting" in each}
+    """Return the stored results, newest first."""
+    made = {name: each["made"] for name, each in study.parts("experiments").items()}
     return [
         read_result(study.path("experiments", name, RESULT))
         for name in sorted(made, key=made.__getitem__, reverse=True)
@@ -173,21 +170,8 @@ def results(study: Study) -> list[dict[str, Any]]:
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """Read a stored result. The verdict and claims of an older version's result are converted to the
-    current wording.
-    """
-    result = read_object(path)
-    former = {result["verdict"], *(claim["word"] for claim in result["claims"])} & FORMER_VERDICTS.keys()
-    if not former:
-        return result
-    claims = [{**claim, "word": FORMER_VERDICTS.get(claim["word"], claim["word"])} for claim in result["claims"]]
-    verdict: str = FORMER_VERDICTS.get(result["verdict"], result["verdict"])
-    return {
-        **result,
-        "claims": claims,
-        "verdict": verdict,
-        "sentence": _verdict_sentence(verdict, claims),
-    }
+    """Read a stored result."""
+    return read_object(path)
 
 
 def all_parts(plan: ExperimentPlan) -> Iterator[Part]:

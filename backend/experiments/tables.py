@@ -71,8 +71,7 @@ def as_lines(result: Mapping[str, Any]) -> list[str]:
     """Return the lines under the table: the note on the figures, each claim, the notes, the verdict."""
     lines = [result["convention"]]
     for claim in result["claims"]:
-        about = f"{claim['about']}: " if claim.get("about") else ""  # results of older versions have both in one text
-        lines.append(f"{about}{claim['says']}: {difference(claim, result['unit'])}: {claim['word']}")
+        lines.append(f"{claim['about']}: {claim['says']}: {difference(claim, result['unit'])}: {claim['word']}")
     return [*lines, *result["notes"], result["sentence"]]
 
 

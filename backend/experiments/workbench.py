@@ -120,6 +120,4 @@ class Workbench(Study):
 
     def record(self, part: Part) -> Path:
         """Return the file with the recipe of a part."""
-        from blindspot.backend.experiments.parts import former_names
-
-        return self.home / f"{self.name(part)}.{former_names(type(part).__name__)}.json"
+        return self.home / f"{self.name(part)}.{type(part).__name__}.json"

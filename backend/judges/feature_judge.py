@@ -327,10 +327,8 @@ class FeatureJudge:
 
     @property
     def rerank_depth(self) -> int:
-        """The number of top ranks of a list that the judge is trained to rerank. Judges of older versions were trained
-        on fewer ranks.
-        """
-        return int(self.about.get("rerank_depth", self.depth))
+        """The number of top ranks of a list that the judge is trained to rerank."""
+        return int(self.about["rerank_depth"])
 
     def features(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
         """Return the features (q, k, f) of some lists."""

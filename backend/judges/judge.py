@@ -173,11 +173,11 @@ def judges_of(study: Study) -> list[JudgeCard]:
 def unknown_judges(study: Study) -> dict[str, str]:
     """Return one line about each stored judge whose kind is not registered, by name.
 
-    Such a judge was made by an older version (cascades), or by a package that is not installed. Its scores can still be
+    Such a judge was made by a package that is not installed. Its scores can still be
     used.
     """
     return {
-        name: f"{about.get('kind')}, a kind of judge that is no longer made, or whose package is not installed; "
+        name: f"{about.get('kind')}, a kind of judge whose package is not installed; "
         "its stored scores can still be used"
         for name, about in study.parts("judges").items()
         if about.get("kind") not in JUDGES

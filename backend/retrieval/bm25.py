@@ -171,7 +171,7 @@ class BM25(LuceneSearch):
         rows = open_array(folder / "ordinals.npy", "run 'blindspot index bm25' again")
         super().__init__(folder, rows, settings.k1 if k1 is None else k1, settings.b if b is None else b)
         self.settings = {"retriever": NAME, "k1": self.k1, "b": self.b, "contents": manifest["contents"]}
-        self._has_postings = manifest.get("postings") is True
+        self._has_postings = bool(manifest["postings"])
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
         """Return the k best passages of each question. Large sets of questions are searched in Blindspot's own posting

@@ -21,7 +21,7 @@ from blindspot.db.errors import BadInput, Refused
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
-# Reasons, as the pairs store them. A changed text needs an entry in `training_set.RENAMED_REASONS`.
+# Reasons, as the pairs store them.
 GOLD = "gold"
 GOLD_UNUSED = "gold, but this set takes no gold as positives"
 DISTANT = "the highest BM25 passage that contains an answer"
@@ -144,7 +144,7 @@ class Thresholds:
     def as_dict(self) -> dict[str, Any]:
         """Return the thresholds as a dict for a manifest.
 
-        Unused thresholds for passages with an answer are left out, so that hashes stay the same as in older versions.
+        Unused thresholds for passages with an answer are left out.
         """
         plain = asdict(self)
         for name in ("propose_above_with_answer", "keep_below_with_answer"):

@@ -23,31 +23,6 @@ if TYPE_CHECKING:
 PAIRS, LEFT_OUT = "pairs.parquet", "left_out.jsonl"
 
 
-RENAMED_REASONS = {
-    "gold, which this set does not take as positives": "gold, but this set takes no gold as positives",
-    "the best passage of BM25 that holds an answer": "the highest BM25 passage that contains an answer",
-    "mined, not looked at": "mined, not checked",
-    "drawn, not looked at": "drawn, not checked",
-    "holds no answer": "contains no answer",
-    "holds an answer": "contains an answer",
-    "the cross-encoder is sure that it does not answer": "the cross-encoder is sure it does not answer",
-    "the cross-encoder is sure that it answers": "the cross-encoder is sure it answers",
-    "scores well under the positive": "scores well below the positive",
-    "people say it is related and does not answer": "people say it is related but does not answer",
-    "people deny all its positives, or disagree on them": "people deny all its positives, or disagree about them",
-    "its text stands in dev or test": "its text is in dev or test",
-    "its subject and relation stand in dev or test": "its subject and relation are in dev or test",
-    "it is of a bucket set, which counts as test": "it belongs to a bucket set, which counts as test",
-    "the runs did not search it": "no run searched it",
-}
-"""The reasons that older versions stored for pairs and for left-out questions, with the present text of each."""
-
-
-def current_reason(reason: str) -> str:
-    """Return the current wording of a stored reason."""
-    return RENAMED_REASONS.get(reason, reason)
-
-
 class TrainingSet:
     """A finished set. Reads its pairs one row group at a time, so a set may be larger than the memory.
 
@@ -104,7 +79,7 @@ class TrainingSet:
     def left_out(self) -> dict[str, str]:
         """Return for each question that was left out the reason why."""
         with open(self.folder / LEFT_OUT, encoding="utf-8") as file:
-            return {row["question"]: current_reason(row["reason"]) for row in map(json.loads, file)}
+            return {row["question"]: row["reason"] for row in map(json.loads, file)}
 
 
 def positives_of(pairs: Sequence[Pair]) -> list[Pair]:
@@ -219,8 +194,6 @@ def read_groups(path: Path, questions: Sequence[str] | None = None) -> Iterator[
             if wanted is not None and not _may_hold(file.metadata.row_group(number), wanted):
                 continue
             columns = file.read_row_group(number).to_pydict()
-            if not RENAMED_REASONS.keys().isdisjoint(columns["reason"]):
-                columns["reason"] = [current_reason(reason) for reason in columns["reason"]]
             rows = map(Pair._make, zip(*(columns[name] for name in Pair._fields), strict=True))
             for question, pairs in groupby(rows, attrgetter("question")):
                 if wanted is None or question in wanted:

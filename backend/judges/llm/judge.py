@@ -30,7 +30,6 @@ from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.records import Passage, Question
 
 KIND = "llm"
-_OF_OLDER_VERSIONS = ("key_variable",)  # the consent names the variable now
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +56,7 @@ class LLMJudge:
         if about is None:
             known = ", ".join(llm_judges(study)) or "none yet"
             raise Missing(f"there is no language-model judge {name!r}; judges of that kind: {known}")
-        settings = {key: value for key, value in about["settings"].items() if key not in _OF_OLDER_VERSIONS}
-        return cls(study, about, Prompt(**about["prompt"]), build_settings(LLMSettings, settings))
+        return cls(study, about, Prompt(**about["prompt"]), build_settings(LLMSettings, about["settings"]))
 
     @property
     def name(self) -> str:
