@@ -16,6 +16,7 @@ from blindspot.db.queue import Candidate, Item, Queue
 from blindspot.db.records import Passage, Question
 from tests.app_pages import HOSTILE
 from tests.browser.judging import PASSAGES
+from tests.browser.servers import end_shared
 from tests.indexes import bm25_of
 from tests.studies import births, make_study, people, tiny_bert
 
@@ -53,6 +54,12 @@ def browser() -> Iterator:
             pytest.skip(f"no browser tests: no Chromium could be started ({path or 'none on the system'}; {reason})")
         yield started
         started.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_server() -> Iterator[None]:
+    yield
+    end_shared()
 
 
 @pytest.fixture(scope="session")

@@ -11,15 +11,17 @@ import importlib
 import multiprocessing
 import os
 import pkgutil
+import shutil
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from blindspot.app import server
-from blindspot.backend.core.study import Study
+from blindspot.backend.core.study import ENVIRONMENT_VARIABLE, Study
 from tests import forked
 
 FORKS = multiprocessing.get_context("forkserver")
@@ -57,11 +59,16 @@ def free_port(address: str = server.ADDRESS) -> int:
         return probe.getsockname()[1]
 
 
-def start(study: Study, port: int, address: str = server.ADDRESS, folder: Path | None = None) -> ForkedServer:
-    """Start a server, and return it before it answers. folder: its working folder."""
+def start(
+    study: Study, port: int, address: str = server.ADDRESS, folder: Path | None = None, place: Path | None = None
+) -> ForkedServer:
+    """Start a server, and return it before it answers. folder: its working folder; place: the study's folder, as the
+    server is told.
+    """
     forked.begin()  # a job that a page starts then waits less
     arguments = server.command(port, address)[3:]
-    process = FORKS.Process(target=_serve, args=(arguments, server.environment(study), str(folder or os.getcwd())))
+    environment = server.environment(study) | {ENVIRONMENT_VARIABLE: str(place or study.folder)}
+    process = FORKS.Process(target=_serve, args=(arguments, environment, str(folder or os.getcwd())))
     process.start()
     return ForkedServer(process)
 
@@ -77,6 +84,33 @@ def serving(study: Study, port: int | None = None, address: str = server.ADDRESS
     finally:
         process.kill()
         process.wait()
+
+
+_shared: list[tuple[ForkedServer, int, Path]] = []
+
+
+@contextmanager
+def showing(study: Study) -> Iterator[int]:
+    """Yield the port of the one server that the tests of this process share; it shows this study from now on."""
+    if _shared:
+        _, port, place = _shared[0]
+        turned = place.with_name("turned")
+        turned.symlink_to(study.folder.resolve())
+        turned.replace(place)
+    else:
+        place, port = Path(tempfile.mkdtemp(prefix="blindspot-shown-")) / "study", free_port()
+        place.symlink_to(study.folder.resolve())
+        _shared.append((process := start(study, port, place=place), port, place))
+        server.wait_until_up(port, process)
+    yield port
+
+
+def end_shared() -> None:
+    for process, _, place in _shared:
+        process.kill()
+        process.wait()
+        shutil.rmtree(place.parent)
+    _shared.clear()
 
 
 def _serve(arguments: list[str], environment: Mapping[str, str], folder: str) -> None:

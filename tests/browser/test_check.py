@@ -17,7 +17,7 @@ from blindspot.backend.checking.pairs import negative_pairs
 from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
 from blindspot.db.people import People
-from tests.browser.servers import serving
+from tests.browser.servers import showing
 from tests.checks import judge, rows
 from tests.training_files import mined as mine
 from tests.training_files import pairs, saved
@@ -64,7 +64,7 @@ def judge_three(tab):
 def test_from_the_check_to_the_cleaned_file(mined, tab):
     found = check(mined)
     found.draw()
-    with serving(found.study) as port:
+    with showing(found.study) as port:
         tab.goto(f"http://{server.ADDRESS}:{port}/check")
         judge_three(tab)
         tab.get_by_role("link", name="Check", exact=True).click()
@@ -90,7 +90,7 @@ def test_from_the_check_to_the_cleaned_file(mined, tab):
 def test_the_end_of_judging_leads_to_the_rate(mined, tab):
     found = check(mined)
     drawn = found.draw(2)
-    with serving(found.study) as port:
+    with showing(found.study) as port:
         tab.goto(f"http://{server.ADDRESS}:{port}/check")
         begin_judging(tab)
         for _ in set(negative_pairs(found.checked_study.occurrences).question[drawn.draws].tolist()):
@@ -108,7 +108,7 @@ def test_every_column_of_the_rules_is_seen_on_a_phone(tab, tmp_path):
     People(found.study.labels_path).add("Ann", "lead")
     judge(found.study, 150)
     tab.set_viewport_size({"width": 400, "height": 800})
-    with serving(found.study) as port:
+    with showing(found.study) as port:
         tab.goto(f"http://{server.ADDRESS}:{port}/judge")
         tab.get_by_role("button", name="I am Ann").click()
         expect(tab.get_by_role("button", name="I am Ann")).not_to_be_visible(timeout=PATIENCE)
@@ -128,7 +128,7 @@ def test_a_file_is_dropped_on_an_empty_study(mined, tab, tmp_path):
     with open(large, "ab") as out:  # above the limit of other requests
         out.write(b"\n" * (3 << 20))
     (tmp_path / "no.jsonl").write_text('{"some": 1}\n')
-    with serving(study) as port:
+    with showing(study) as port:
         tab.goto(f"http://{server.ADDRESS}:{port}/")
         tab.locator("input[type=file]").set_input_files(tmp_path / "no.jsonl")
         expect(tab.locator(".notice.error")).to_contain_text("no training data of a known form", timeout=PATIENCE)

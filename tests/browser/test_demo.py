@@ -11,7 +11,7 @@ from blindspot.backend.core.study import Study
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Queue
 from tests.browser.judging import SAVED, press
-from tests.browser.servers import serving
+from tests.browser.servers import showing
 
 WIDTHS = (1400, 1000, 400)
 
@@ -29,7 +29,7 @@ def step(tab, title):
 
 
 def test_the_five_steps(tab, own):
-    with serving(own) as port:
+    with showing(own) as port:
         tab.goto(f"http://{server.ADDRESS}:{port}/")
         tab.get_by_text("Where does dense retrieval fail").wait_for()
         assert tab.locator(".demo .steps li").count() == 5
@@ -65,7 +65,7 @@ def test_home_needs_no_scrolling_sideways(tab, small_demo, width):
     """But at 400 pixels the menu does: it is one line with the current page in view. The figures of a run with a long name
     stay in view too."""
     tab.set_viewport_size({"width": width, "height": 900})
-    with serving(small_demo) as port:
+    with showing(small_demo) as port:
         tab.goto(f"http://{server.ADDRESS}:{port}/")
         tab.locator("table.runs").first.wait_for()
         wide = tab.evaluate("""[...document.querySelectorAll('[data-testid=stMain] *')].filter(each => each.scrollWidth > each.clientWidth + 1

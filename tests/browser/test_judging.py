@@ -22,7 +22,7 @@ from blindspot.db.queue import Candidate, Item, Queue
 from blindspot.db.records import Hits, Passage, Question
 from blindspot.db.tags import Tags
 from tests.browser.judging import PASSAGES, SAVED, labels, press, shown, sit_down
-from tests.browser.servers import free_port, serving
+from tests.browser.servers import free_port, serving, showing
 from tests.studies import make_study
 
 KEYS = {"1": "positive", "2": "related", "3": "negative", "0": "unsure"}
@@ -50,21 +50,21 @@ def judge_quickly(tab, study, questions):
 
 
 def test_sixty_presses_at_thirty_milliseconds(tab, desk):
-    with serving(desk) as port:
+    with showing(desk) as port:
         sit_down(tab, port)
         judge_quickly(tab, desk, 6)
 
 
 @pytest.mark.slow
 def test_six_hundred_presses_at_thirty_milliseconds(tab, desk):
-    with serving(desk) as port:
+    with showing(desk) as port:
         sit_down(tab, port)
         judge_quickly(tab, desk, 60)
 
 
 def test_the_keys_that_are_needed(tab, desk):
     """Without a false negative: X, Enter. The first passage is a false negative: 1, X, Enter. A wrong key: Z."""
-    with serving(desk) as port:
+    with showing(desk) as port:
         sit_down(tab, port)
         press(tab, "x", "Enter")
         tab.wait_for_function("document.querySelector('.judge h1')?.textContent === 'Where is thing 1?'")
@@ -82,7 +82,7 @@ def test_the_keys_that_are_needed(tab, desk):
 
 
 def test_undo_after_moving_on_and_after_a_reload(tab, desk):
-    with serving(desk) as port:
+    with showing(desk) as port:
         sit_down(tab, port)
         press(tab, "1", "x", "Enter", "2")
         tab.wait_for_selector(SAVED)
@@ -240,7 +240,7 @@ def test_unsent_labels_outlive_a_page_that_is_closed(browser, desk):
 
 
 def test_what_the_store_refuses_is_said(tab, desk):
-    with serving(desk) as port:
+    with showing(desk) as port:
         sit_down(tab, port)
         place = "blindspot-outbox:"
         wrong = [
@@ -269,7 +269,7 @@ def test_what_the_store_refuses_is_said(tab, desk):
 
 
 def test_keys_can_be_changed_and_turned_off(tab, desk):
-    with serving(desk) as port:
+    with showing(desk) as port:
         sit_down(tab, port)
         press(tab, "?", gap=100)
         tab.get_by_role("button", name="Change the key for positive").click()
@@ -292,7 +292,7 @@ def test_keys_can_be_changed_and_turned_off(tab, desk):
 
 
 def test_notes_bad_questions_and_leaving_one(tab, desk):
-    with serving(desk) as port:
+    with showing(desk) as port:
         sit_down(tab, port)
         press(tab, "n", gap=100)
         tab.keyboard.type("123 see page 4")  # typed into the note, not a label key
@@ -313,7 +313,7 @@ def test_notes_bad_questions_and_leaving_one(tab, desk):
 
 
 def test_a_skip_is_undone_in_its_turn_also_after_a_reload(tab, desk):
-    with serving(desk) as port:
+    with showing(desk) as port:
         sit_down(tab, port)
         press(tab, "s", "1", "s", gap=100)
         assert shown(tab) == "Where is thing 2?"
@@ -340,7 +340,7 @@ def test_guidelines_are_shown_as_text_and_never_as_markup(tab, desk):
         "# Our rules\n\n1. *First*, **read**\n2. then `judge`\n   - inner\n\n| label | when |\n|---|---|\n| positive | always |\n\n"
         "> quoted [link](https://example.org/) and [bad](javascript:alert(1))\n\n<script>alert(1)</script>\n"
     )
-    with serving(desk) as port:
+    with showing(desk) as port:
         sit_down(tab, port)
         press(tab, "g", gap=200)
         dialog = tab.locator("dialog.judge-guidelines")
@@ -357,7 +357,7 @@ def test_guidelines_are_shown_as_text_and_never_as_markup(tab, desk):
 
 
 def test_two_people_do_not_get_the_same_question(browser, desk):
-    with serving(desk) as port:
+    with showing(desk) as port:
         contexts = [browser.new_context() for _ in range(2)]
         try:
             tabs = [context.new_page() for context in contexts]
@@ -377,7 +377,7 @@ def test_disputes_are_settled_by_key(tab, desk):
         for place in range(3):
             choice = Choice(f"p{place}", label if place else "related")
             store.add(name, LabelEvent(f"{name}{place}", "label", "q00", (choice,), batch="first"))
-    with serving(desk) as port:
+    with showing(desk) as port:
         tab.goto(f"http://{server.ADDRESS}:{port}/judge?adjudicate=1")
         tab.get_by_role("button", name="I am Ada").click()
         tab.wait_for_selector(".judge .candidate.here")
@@ -403,7 +403,7 @@ def test_practice_shows_where_one_differs(tab, desk):
     Queue(desk.labels_path).add_batch(
         "practice", [Item("q00", (Candidate("p0", 0), Candidate("p1", 1)))], {}, practice=True
     )
-    with serving(desk) as port:
+    with showing(desk) as port:
         sit_down(tab, port)
         assert "Practice" in tab.locator(".judge .practice").inner_text() and tab.locator(".candidate").count() == 2
         press(tab, "3", "3", "Enter", gap=100)
@@ -423,7 +423,7 @@ def test_the_question_page_takes_labels_too(tab, desk):
     hits = Hits(np.arange(PASSAGES, dtype=np.int32)[None], np.linspace(9, 1, PASSAGES, dtype=np.float32)[None])
     for name in ("alpha", "beta"):
         write_run(desk, name, ["q30"], hits, {"retriever": "bm25"})
-    with serving(desk) as port:
+    with showing(desk) as port:
         tab.goto(f"http://{server.ADDRESS}:{port}/question?a=alpha&b=beta")
         tab.get_by_role("link", name="Sign in").click()
         tab.get_by_label("Your name").fill("Ann")
@@ -504,7 +504,7 @@ def test_no_serious_fault_in_our_part_of_the_page(tab, desk):
     """Check with axe-core, without Streamlit's own elements."""
     from axe_playwright_python.sync_playwright import Axe
 
-    with serving(desk) as port:
+    with showing(desk) as port:
         sit_down(tab, port)
         press(tab, "1", "3", "n", gap=100)
         tab.wait_for_function("document.querySelector('.judge .unseen')?.innerText.includes('2 of 10')")
@@ -534,7 +534,7 @@ def test_nothing_of_a_study_is_run_as_markup(browser, tmp_path):
     shutil.copy(study.folder / "study.toml", tmp_path)
     context = browser.new_context()
     try:
-        with serving(study) as port:
+        with showing(study) as port:
             tab = context.new_page()
             sit_down(tab, port, "<img src=x onerror='window.pwned=3'>")
             assert HOSTILE.split("<")[0] in shown(tab)
@@ -547,7 +547,7 @@ def test_nothing_of_a_study_is_run_as_markup(browser, tmp_path):
 
 def test_a_key_right_after_a_dialog_closes_counts(tab, desk):
     """Until the browser draws the page again, the focus is still in the dialog that has just closed."""
-    with serving(desk) as port:
+    with showing(desk) as port:
         sit_down(tab, port)
         tab.evaluate(
             """() => {
@@ -564,7 +564,7 @@ def test_a_key_right_after_a_dialog_closes_counts(tab, desk):
 
 def test_the_first_visit_explains_the_labels_and_the_progress_is_ones_own(tab, desk):
     """The task stands on the page; the labels are explained until the person has judged; then her own count is shown."""
-    with serving(desk) as port:
+    with showing(desk) as port:
         sit_down(tab, port)
         assert (
             tab.locator(".judge .task").inner_text()
@@ -589,7 +589,7 @@ def test_a_phone_has_a_bar_for_the_thumb_and_no_key_hints(browser, desk):
     context = browser.new_context(viewport={"width": 400, "height": 740}, has_touch=True, is_mobile=True)
     try:
         tab = context.new_page()
-        with serving(desk) as port:
+        with showing(desk) as port:
             sit_down(tab, port)
             bar = tab.locator(".judge-actions")
             seen = tab.locator(".judge button:visible")

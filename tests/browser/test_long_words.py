@@ -8,7 +8,7 @@ import pytest
 from blindspot.app import server
 from blindspot.backend.core.runs import write_run
 from blindspot.db.records import Hits, Passage, Question
-from tests.browser.servers import serving
+from tests.browser.servers import showing
 from tests.studies import make_study
 
 WORD, NAME = "w" * 10_000, "n" * 2_000
@@ -49,7 +49,7 @@ def long_address(tmp_path_factory):
     for name, order in (("a" * 64, [0, 1, 2]), ("b" * 64, [2, 1, 0])):
         hits = Hits(np.array([order] * 4, np.int32), np.array([[3, 2, 1]] * 4, np.float32))
         write_run(study, name, [f"q{n}" for n in range(4)], hits, {"retriever": "imported"})
-    with serving(study) as port:
+    with showing(study) as port:
         yield f"http://{server.ADDRESS}:{port}/"
 
 

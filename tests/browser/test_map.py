@@ -18,7 +18,7 @@ from blindspot.backend.maps.settings import MapRequest
 from blindspot.backend.retrieval.dense import build_index
 from blindspot.db.queue import Queue
 from tests.browser.pages import parameters, ready, visit
-from tests.browser.servers import serving
+from tests.browser.servers import showing
 from tests.studies import tiny_bert
 
 WHOLE = {
@@ -58,7 +58,7 @@ def mapped(study, tmp_path_factory) -> Study:
 
 @pytest.fixture(scope="module")
 def maps_address(mapped):
-    with serving(mapped) as port:
+    with showing(mapped) as port:
         yield f"http://{server.ADDRESS}:{port}/"
 
 

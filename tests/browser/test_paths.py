@@ -18,7 +18,7 @@ from blindspot.backend.maps.making import make_map
 from blindspot.backend.maps.settings import MapRequest
 from blindspot.backend.retrieval.dense import build_index
 from blindspot.db.records import Passage, Question
-from tests.browser.servers import serving
+from tests.browser.servers import showing
 from tests.studies import make_study, tiny_bert
 
 PATIENCE = 30_000
@@ -108,7 +108,7 @@ def test_a_researchers_journey(study, tab, tmp_path, record_property):
         assert kept.value.path().stat().st_size > 100
         return kept.value.suggested_filename
 
-    with serving(study) as port:
+    with showing(study) as port:
         tab.goto(f"http://{server.ADDRESS}:{port}/")
         click(tab.get_by_text("Add a file: a run, questions, relevance judgements"))
         for file in FOUND:

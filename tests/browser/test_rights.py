@@ -10,7 +10,7 @@ from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from tests.browser.judging import SAVED, press, sit_down
-from tests.browser.servers import open_to_others, serving
+from tests.browser.servers import open_to_others, showing
 
 SIGN_IN = "text=Open the personal link"
 
@@ -95,7 +95,7 @@ def test_change_asks_first_and_the_link_works_again(tab, desk, people):
 
 
 def test_change_asks_first_on_this_machine_too(tab, desk):
-    with serving(desk) as port:
+    with showing(desk) as port:
         sit_down(tab, port, "Ann")
         tab.get_by_role("link", name="change").click()
         tab.wait_for_selector("text=Sign in as somebody else?")
@@ -114,7 +114,7 @@ def test_a_pause_and_a_demotion_count_at_once_in_an_open_tab(tab, desk, people):
         people.add(name)
         label = {"Cid": "positive", "Dot": "negative"}[name]
         labels.add(name, LabelEvent(f"{name}-1", "label", "q40", (Choice("p1", label),)))
-    with serving(desk) as port:
+    with showing(desk) as port:
         people.add("Ada", "adjudicator")
         tab.goto(f"http://{server.ADDRESS}:{port}/judge")
         tab.get_by_role("button", name="I am Ada").click()

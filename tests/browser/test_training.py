@@ -26,7 +26,7 @@ from blindspot.db.queue import Queue
 from blindspot.db.records import Passage
 from tests.browser.judging import SAVED, labels, press, shown, sit_down
 from tests.browser.pages import COUNT_CLICKS, parameters
-from tests.browser.servers import serving
+from tests.browser.servers import showing
 from tests.indexes import bm25_of
 from tests.studies import births, make_study, people, tiny_bert
 
@@ -101,7 +101,7 @@ def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: i
     make_batch(study, "first", ["mined"], size=3, slice=list(wrong), candidates=6, mix=ArmShares(audit=0, second=0, repeat=0),
                trained=TrainingSet.open(study, "raw").hard_negatives())  # fmt: skip
     tab.context.add_init_script(COUNT_CLICKS)
-    with serving(study) as port:
+    with showing(study) as port:
         began = time.monotonic()
         tab.goto(f"http://{server.ADDRESS}:{port}/")
         tab.get_by_role("link", name="Read the").click()
