@@ -6,16 +6,17 @@ ESLINT ?= 10.15.0
 WORKERS ?= 2
 
 # Tests start some hundred Python processes. Where this variable forbids compiled files, each compiles the sources again.
-test soak coverage: export PYTHONDONTWRITEBYTECODE =
+test soak faults coverage: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help install demo test quick check check-js soak bench coverage docs format clean
+.PHONY: help install demo test quick check check-js soak faults bench coverage docs format clean
 
 help:
 	@echo "make demo      install, make the demo study, open the app on http://localhost:$(PORT)"
 	@echo "make test      install, run all tests in $(WORKERS) processes, and browser tests in one beside them"
 	@echo "make quick     the unit tests that need no browser, model or JVM"
 	@echo "make check     format, lint and types (under a minute)"
-	@echo "make soak      the long tests, and those of numbers as on other machines"
+	@echo "make soak      the long tests, those of numbers as on other machines, and the planted faults"
+	@echo "make faults    plants faults in a copy, one by one: the tests must see each"
 	@echo "make bench     the benchmarks (CPU)"
 	@echo "make coverage  all tests, with the share of lines and branches they reach"
 	@echo "make docs      every command and method, as the program describes them, into build/docs"
@@ -62,6 +63,10 @@ soak: .venv/.installed-dev
 	$(BIN)/python -m pytest -m slow
 	$(BIN)/python -m pytest -m "hypothesis and not slow" --hypothesis-profile soak
 	$(BIN)/python -m tests.other_machines
+	@$(MAKE) --no-print-directory faults
+
+faults: .venv/.installed-dev
+	$(BIN)/python -m tests.planted_faults
 
 bench: .venv/.installed-dev
 	$(BIN)/python -m benchmarks

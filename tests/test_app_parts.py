@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from html import unescape
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from blindspot.app.components.hit_lists import highlighted_text
 from blindspot.app.markup import Html, join, table_head, tag
 from blindspot.app.selection import Selection
+from blindspot.backend.judging.guidelines import Guidelines
 from blindspot.backend.text.spans import excerpt
 from tests.app_pages import HOSTILE
 
@@ -30,6 +32,15 @@ def test_text_is_escaped_and_markup_is_not():
     )
     assert isinstance(join("x"), Html)
     assert "<script" not in tag("p", HOSTILE, title=HOSTILE)
+
+
+@pytest.mark.parametrize(
+    "address", ["javascript:alert(1)", "JavaScript:alert(1)", "data:text/html,x", "//evil.example", "judge?x"]
+)
+def test_links_of_the_guidelines_lead_to_web_pages_alone(address):
+    text = f"[here]({address}) and <{address}> and [there](https://example.org/)"
+    shown = json.dumps(Guidelines("1", text).as_elements())
+    assert re.findall(r'"href": "([^"]*)"', shown) == ["https://example.org/"]
 
 
 def test_marks_where_an_answer_and_a_word_overlap():

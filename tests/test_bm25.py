@@ -108,9 +108,12 @@ def test_the_postings_equal_lucene_where_many_passages_compete(tmp_path, monkeyp
     bm25.build_index(study, threads=2)
     reverse_rows(study)
     questions = [" ".join(draw.choice(words, 4)) for _ in range(20)]
-    for k in (3, 500):
-        lucene, found = in_lucene_and_in_postings(study, questions, k, monkeypatch)
+    best = []
+    for k, settings in ((3, {}), (500, {}), (3, {"b": 0.9})):  # the passages differ in length, so b counts
+        lucene, found = in_lucene_and_in_postings(study, questions, k, monkeypatch, **settings)
         assert (found.scores == lucene.scores).all() and (found.ordinals == lucene.ordinals).all()
+        best.append(found.scores[:, 0])
+    assert (best[0] == best[1]).all() and (best[0] != best[2]).all()
 
 
 def test_lucene_searches_where_there_are_no_postings(tmp_path, monkeypatch):

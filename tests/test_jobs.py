@@ -149,7 +149,7 @@ def test_cancelling(study):
             jobs.cancel(study, jobs.recent(study)[0].id)
 
     with pytest.raises(jobs.Cancelled):
-        jobs.run(count_up, study, progress=cancel_soon)
+        jobs.run(count_up, study, steps=50, progress=cancel_soon)
     assert jobs.recent(study)[0].state == "cancelled"
 
 

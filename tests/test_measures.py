@@ -42,7 +42,9 @@ DEPTH = 12
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    """40 questions with 0 to 6 graded gold passages of 60, two random runs, and labels of one annotator."""
+    """40 questions with 0 to 6 graded gold passages of 60, two random runs, and labels of one annotator, who rejects some
+    of the gold that the first run found.
+    """
     folder = tmp_path_factory.mktemp("measures")
     rng = np.random.default_rng(4)
     passages = people(60)
@@ -60,6 +62,9 @@ def study(tmp_path_factory):
         scores = np.where(rows < 0, -np.inf, -np.arange(DEPTH, dtype=np.float32)).astype(np.float32)
         write_run(made, name, [q.id for q in questions], Hits(rows, scores), {"retriever": "imported"})
     labelled = [f"q{i} 0 {passages[p].id} {int(rng.random() < 0.3)}\n" for i in range(40) for p in rng.choice(60, 3)]
+    first = [(i, passages[row].id) for i, hits in enumerate(made.run("one").hits.ordinals) for row in hits if row >= 0]
+    found_gold = [pair for pair in first if any(f"q{pair[0]} 0 {pair[1]} {grade}\n" in lines for grade in (1, 2, 3))]
+    labelled += [f"q{i} 0 {passage} 0\n" for i, passage in found_gold[::3]]
     (folder / "labels.qrels").write_text("".join(dict.fromkeys(labelled)))
     import_labels(made, folder / "labels.qrels", format="qrels", annotator="ann", by_person=True)
     return made
@@ -111,9 +116,10 @@ def test_gold_that_people_reject_has_grade_0(study, name):
     assert any(was.relevance > now.relevance for was, now in zip(gold_qrels(study), qrels, strict=True))
     found = relevant(study, study.run("one"), "gold")
     theirs = oracle(study, "one", IN_IR_MEASURES[name].format(k=10), qrels)
-    assert MEASURES.get(name).values_of(found, 10) == pytest.approx(
-        [theirs[question.id] for question in found.questions]
-    )
+    expected = [theirs[question.id] for question in found.questions]
+    assert MEASURES.get(name).values_of(found, 10) == pytest.approx(expected)
+    imported = oracle(study, "one", IN_IR_MEASURES[name].format(k=10), gold_qrels(study))
+    assert expected != [imported[question.id] for question in found.questions], "what was rejected had been found"
 
 
 @pytest.mark.parametrize("name", ["ndcg", "map", "success"])
