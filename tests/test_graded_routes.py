@@ -19,10 +19,10 @@ from blindspot.backend.core.summary import summary
 from blindspot.backend.data.exporting import export_qrels, export_questions
 from blindspot.backend.data.importing.importer import import_passages, import_questions
 from blindspot.backend.data.importing.qrels import import_qrels
-from blindspot.backend.data.task_folder import export_task
 from blindspot.backend.evaluation.measures import MEASURES
 from blindspot.backend.evaluation.relevance import relevant
 from blindspot.backend.evaluation.report import report
+from blindspot.db.errors import BadInput
 from blindspot.db.gold import GoldMatches
 from blindspot.db.records import Hits
 
@@ -153,14 +153,6 @@ def by_pushed_parquet(folder, place="qrels"):
     return study
 
 
-def by_exported_task(folder):
-    export_task(by_folder(folder / "first"), folder / "task")
-    study = Study.create(folder / "study")
-    import_passages(study, folder / "task")
-    import_questions(study, folder / "task")
-    return study
-
-
 def by_exported_questions(folder):
     export_questions(by_folder(folder / "first"), "question-jsonl", path=folder / "out.jsonl")
     study = new(folder)
@@ -190,7 +182,6 @@ ROUTES = {
     "JSON lines of qrels": by_qrels(json_qrels, "test.jsonl"),
     "MS MARCO": by_msmarco,
     "JSON lines": by_json_lines,
-    "exported task": by_exported_task,
     "exported questions": by_exported_questions,
     "exported TREC qrels": by_exported_qrels("trec"),
     "exported BEIR qrels": by_exported_qrels("beir"),
@@ -240,6 +231,13 @@ def test_measures_are_those_of_ir_measures(study, ours, name, k):
     mean = report(study, ["run"], relevance="gold", ks=[k], measures=[ours]).runs[0]
     assert mean.measures[ours].at[k].value == pytest.approx(np.mean(list(expected.values())))
     assert any("2 questions were judged without any relevant passage and count as 0" in each for each in mean.notes)
+
+
+def test_a_grade_that_is_no_number_is_named(tmp_path):
+    with pytest.raises(BadInput, match=r"test.jsonl:1: .*'much'"):
+        by_folder(
+            tmp_path, lambda path: lines(path, [{"query-id": "q1", "corpus-id": "p1", "score": "much"}]), "test.jsonl"
+        )
 
 
 def test_what_goes_out_is_what_came_in(study, tmp_path):

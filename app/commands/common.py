@@ -68,13 +68,6 @@ Ties = Annotated[
         "or in the order of the file.",
     ),
 ]
-WithoutOwn = Annotated[
-    bool,
-    typer.Option(
-        "--without-own-passage",
-        help="Leave the passage with a question's own id out of its list, as BEIR does (ArguAna, Quora).",
-    ),
-]
 Out = Annotated[
     Path | None, typer.Option(metavar="FILE", help="File to write (default: a generated name in the current folder).")
 ]

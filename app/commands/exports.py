@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from blindspot.app.commands.common import Out, Split, StudyOption, Ties, WithoutOwn, group, open_study
+from blindspot.app.commands.common import Out, Split, StudyOption, Ties, group, open_study
 from blindspot.backend.text.number_words import quantity
 
 export_app = group("Export parts of a study in the formats of other tools.")
@@ -65,43 +64,6 @@ def export_passages(
     from blindspot.backend.data.exporting import export_passages as export
 
     _say_exported(export(open_study(study), format, out))
-
-
-@export_app.command("results")
-def export_results(
-    run: Annotated[str, typer.Argument(metavar="NAME", help="Run to export the figures of.")],
-    format: Annotated[str, typer.Option("--format", metavar="mteb|beir", help="Form of the results.")],
-    task: Annotated[str | None, typer.Option("--task", help="Name of the task (default: the study's name).")] = None,
-    out: Out = None,
-    study: StudyOption = None,
-) -> None:
-    """Export a run's figures by gold as an MTEB result file, or as BEIR's evaluation returns them."""
-    from blindspot.backend.evaluation.results_files import MAIN, NAMES, export_results
-
-    path, figures = export_results(open_study(study), run, format, task, out)
-    main = MAIN if format == "mteb" else NAMES["ndcg"][1].format(10)
-    print(f"Wrote {path}: {main} {figures[main]:.4f}.")
-
-
-@export_app.command("task")
-def export_task(
-    folder: Annotated[Path | None, typer.Argument(metavar="[DIR]", help="New folder to write.")] = None,
-    split: Annotated[str, typer.Option(help="Questions: train, dev or test.")] = "test",
-    without_own: WithoutOwn = False,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="New folder to write, instead of DIR.")] = None,
-    study: StudyOption = None,
-) -> None:
-    """Export passages, questions and gold as a retrieval task: BEIR's folder, which MTEB loads by its task.py."""
-    from blindspot.backend.data.task_folder import export_task as export
-
-    target = folder or out
-    if target is None or (folder is not None and out is not None):
-        raise typer.BadParameter("name one new folder: DIR, or --out DIR")
-    made = export(open_study(study), target, split, without_own)
-    print(
-        f"Wrote {made.folder}: {quantity(made.passages, 'passage')}, {quantity(made.questions, 'question')}, "
-        f"{quantity(made.judgements, 'judgement')}."
-    )
 
 
 def _say_exported(written: Any) -> None:

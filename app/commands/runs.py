@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -109,10 +109,6 @@ def report(
         Path | None,
         typer.Option("--html", metavar="FILE", help="Write one HTML file: conclusions, examples, tables and plots."),
     ] = None,
-    beside: Annotated[
-        list[Path] | None,
-        typer.Option("--beside", metavar="FILE", help="MTEB result file to print beside the report (repeatable)."),
-    ] = None,
     study: StudyOption = None,
 ) -> None:
     """Report the accuracy of runs, with n and intervals."""
@@ -127,26 +123,3 @@ def report(
         print(f"Wrote {html}: {size / 1e6:.1f} MB.")
         return
     print_report(make(open_study(study), **vars(chosen)), form)
-    if beside and not form:
-        _print_mteb_figures(beside, chosen.measures or ("ndcg",), chosen.ks)
-
-
-def _print_mteb_figures(files: list[Path], measures: Sequence[str], cut_offs: Sequence[int]) -> None:
-    """Print the figures of MTEB result files: the same measures and cut-offs, measured elsewhere."""
-    from blindspot.app.console import Terminal
-    from blindspot.backend.core.result_table import ResultTable
-    from blindspot.backend.evaluation.results_files import NAMES, read_mteb
-
-    keys = [NAMES[name][0].format(k) for name in measures if name in NAMES for k in cut_offs]
-    entries = [entry for file in files for entry in read_mteb(file)]
-    keys = [key for key in dict.fromkeys(keys) if any(key in entry.figures for entry in entries)]
-    rows = [
-        [
-            each.name,
-            each.task,
-            each.split,
-            *(f"{100 * each.figures[key]:.1f}" if key in each.figures else "" for key in keys),
-        ]
-        for each in entries
-    ]
-    Terminal().print(ResultTable("Measured elsewhere (MTEB), %", ["", "task", "split", *keys], rows).as_rich())
