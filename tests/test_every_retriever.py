@@ -28,9 +28,8 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval import approximate, live, milvus
 from blindspot.backend.retrieval.cost import cost_of
 from blindspot.backend.retrieval.dense import Dense
-from blindspot.backend.retrieval.engines.engine import ENGINES
 from blindspot.backend.retrieval.indexes import available_retrievers
-from blindspot.backend.retrieval.opened import open_index
+from blindspot.backend.retrieval.opened import ENGINES, open_index
 from blindspot.backend.retrieval.retriever import RETRIEVERS, kind_of, kind_of_run
 from blindspot.backend.service.api import make_api
 from blindspot.backend.service.service import Service
@@ -85,9 +84,8 @@ ROWS = {
     "run": Row("run", "the first hits of every-bm25", "", {"--run": "every-bm25"}),
     "lucene": opened_row("lucene", "Lucene lucene-index"),
     "faiss": opened_row("faiss", "FAISS faiss-index, tiny"),
-    "opened-milvus": opened_row("milvus", "Milvus milvus-index, tiny"),
 }
-NEEDS_MILVUS = ("milvus", "opened-milvus")
+NEEDS_MILVUS = ("milvus",)
 MADE = {name: row for name, row in ROWS.items() if HAS_MILVUS or name not in NEEDS_MILVUS}
 every_row = pytest.mark.parametrize(
     "name",
@@ -148,15 +146,6 @@ def open_existing(study: Study, outside: Path) -> None:
     open_index(study, "faiss-index", str(outside / "wiki.index"), "faiss", settings)
     shutil.copytree(study.path("indexes", "bm25"), outside / "lucene")
     open_index(study, "lucene-index", str(outside / "lucene"), "lucene")
-    if HAS_MILVUS:
-        from pymilvus import MilvusClient
-
-        uri = str(outside / "wiki.db")
-        client = MilvusClient(uri)
-        client.create_collection("wiki", dimension=vectors.shape[1], id_type="string", metric_type="IP", max_length=50)
-        rows = [{"id": id, "vector": vector.tolist()} for id, vector in zip(ids, vectors, strict=True)]
-        client.insert("wiki", rows)
-        open_index(study, "milvus-index", uri, "milvus", {"encoder": "tiny", "collection": "wiki"})
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +185,7 @@ def help_text() -> str:
 def test_every_kind_and_engine_has_a_row():
     assert {row.kind for row in ROWS.values()} == set(RETRIEVERS.names())
     assert {row.live for row in ROWS.values() if row.kind == "opened"} == {
-        f"opened:{engine}-index" for engine in set(ENGINES.names())
+        f"opened:{engine}-index" for engine in ENGINES
     }
 
 

@@ -8,7 +8,6 @@ import subprocess
 import numpy as np
 import pytest
 
-from blindspot.backend.core.manifest import write_manifest
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.pairs import default_pair
@@ -225,55 +224,3 @@ def test_what_is_wrong_with_a_faiss_index(study, flat, tmp_path):
     (tmp_path / "wrong.txt").write_text("\n".join(f"p{row}" for row in range(60)))
     wrong = {**tiny, "ids": str(tmp_path / "wrong.txt")}
     refused_in_one_line(study, BadInput, "differs from the encoder's vector", "x", str(path), "faiss", wrong)
-
-
-def test_a_milvus_collection_of_another_tool(study, tmp_path, empty):
-    pytest.importorskip("milvus_lite")
-    from pymilvus import DataType, MilvusClient
-
-    uri = str(tmp_path / "other.db")
-    client = MilvusClient(uri)
-    schema = client.create_schema(auto_id=False)
-    schema.add_field("docid", DataType.VARCHAR, is_primary=True, max_length=100)
-    schema.add_field("dense", DataType.FLOAT_VECTOR, dim=32)
-    schema.add_field("body", DataType.VARCHAR, max_length=2000)
-    indexed = client.prepare_index_params()
-    indexed.add_index("dense", index_type="FLAT", metric_type="IP")
-    client.create_collection("wiki", schema=schema, index_params=indexed)
-    vectors = np.load(study.folder / "indexes" / "tiny" / "embeddings.npy").astype(np.float32)
-    passages = list(study.corpus.scan())
-    client.insert(
-        "wiki",
-        [{"docid": p.id, "dense": v.tolist(), "body": p.text} for p, v in zip(passages, vectors, strict=True)],
-    )
-    settings = {"encoder": "tiny", "collection": "wiki"}
-    record = open_index(study, "milvus", uri, "milvus", settings)
-    assert (record["documents"], record["matched"], record["metric"]) == (60, 60, "IP")
-    same_ranking(live.search(study, "opened:milvus", QUESTIONS, 9), Dense(study, "tiny", "cpu").search(QUESTIONS, 9))
-    said = "has no collection 'no'; collections there: wiki"
-    refused_in_one_line(study, Missing, said, "x", uri, "milvus", {**settings, "collection": "no"})
-    said = "no field 'no' for --id-field; fields: docid, dense, body"
-    refused_in_one_line(study, Refused, said, "x", uri, "milvus", {**settings, "id_field": "no"})
-    said = "none of 60 ids"
-    refused_in_one_line(study, Missing, said, "x", uri, "milvus", {**settings, "id_field": "body"})
-    add_encoder(empty.settings_path, "tiny", {"model": study.settings.encoders["tiny"].model, "pooling": "cls"})
-    refused_in_one_line(empty, Missing, "no passages, and none can be read", "x", uri, "milvus", settings)
-    assert open_index(empty, "m", uri, "milvus", {**settings, "text_field": "body"})["passages_read"] == 60
-    assert {p.id: p.text for p in empty.corpus.scan()} == {p.id: p.text for p in passages}
-
-
-@pytest.mark.parametrize("engine", ["elasticsearch", "opensearch", "vespa"])
-def test_an_index_of_a_removed_engine_is_one_line(study, engine):
-    folder = study.path("indexes", "theirs")
-    folder.mkdir()
-    manifest = {
-        "kind": "opened index",
-        "engine": engine,
-        "where": "http://localhost:9200",
-        "corpus": study.corpus.digest,
-    }
-    write_manifest(folder, manifest)
-    said = f"this version does not ask {engine}: import its lists with 'blindspot import run'"
-    with pytest.raises(Refused, match=said):
-        live.search(study, "opened:theirs", QUESTIONS, 3)
-    refused_in_one_line(study, Refused, said, "x", "http://localhost:9200", engine)

@@ -194,14 +194,14 @@ def index_milvus(
 @takes_settings(EngineSettings)
 def index_open(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name for the index, to use with retrieve --index.")],
-    where: Annotated[str, typer.Argument(metavar="WHERE", help="Path or address of the index.")],
-    engine: Annotated[str, typer.Option(metavar="lucene|faiss|milvus", help="What WHERE is.")],
+    where: Annotated[str, typer.Argument(metavar="WHERE", help="Path of the index.")],
+    engine: Annotated[str, typer.Option(metavar="lucene|faiss", help="What WHERE is.")],
     *,
     settings: dict[str, Any],
     replace: Annotated[bool, typer.Option("--replace", help="Replace an opened index of this name.")] = False,
     study: StudyOption = None,
 ) -> None:
-    """Search an index or engine that exists already, without indexing anything again."""
+    """Search an index of Lucene or FAISS that exists already, without indexing anything again."""
     from blindspot.backend.retrieval.opened import open_index
 
     if "ids" in settings:

@@ -7,6 +7,7 @@ from typing import Any
 
 from blindspot.app.markup import Html, div, join, row, span, table, table_head, tag, term
 from blindspot.app.study import set_label
+from blindspot.backend.retrieval.dense import KIND as DENSE_INDEX
 from blindspot.backend.retrieval.opened import KIND as OPENED_INDEX
 from blindspot.backend.retrieval.opened import describe_index
 
@@ -74,8 +75,6 @@ def _description(manifest: Mapping[str, Any]) -> str:
     """Return what an index is, from the kind in its manifest."""
     if manifest.get("kind") == OPENED_INDEX:
         return describe_index(manifest)
-    kinds = {
-        "dense index": f"dense, {manifest.get('dimension', '?')} dimensions, {manifest.get('similarity', '')}",
-        "title index": "of version 0.2, no longer searched: delete it with 'blindspot delete index titles'",
-    }
-    return kinds.get(str(manifest.get("kind")), "Lucene")
+    if manifest.get("kind") == DENSE_INDEX:
+        return f"dense, {manifest.get('dimension', '?')} dimensions, {manifest.get('similarity', '')}"
+    return "Lucene"

@@ -12,7 +12,7 @@ import importlib
 import pkgutil
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from blindspot.backend.core.extras import MissingExtra
@@ -32,7 +32,6 @@ class Registry(Generic[T]):
         name: gives the name of an entry; default its attribute `name`.
         order: sort key of the entries; default the order of registration, which is alphabetical by module.
         check: raises for what an entry point names and is not a usable entry; its message says why.
-        removed: entries of older versions, each with the line that says what to do instead.
     """
 
     def __init__(
@@ -45,9 +44,8 @@ class Registry(Generic[T]):
         name: Callable[[T], str] = lambda entry: entry.name,  # type: ignore[attr-defined]
         order: Callable[[T], Any] | None = None,
         check: Callable[[object], None] | None = None,
-        removed: Mapping[str, str] | None = None,
     ):
-        self.what, self.group, self.removed = noun, group, dict(removed or {})
+        self.what, self.group = noun, group
         self._package, self._modules = package, tuple(modules)
         self._name, self._order, self._check = name, order, check
         self._entries: dict[str, T] = {}
@@ -81,12 +79,8 @@ class Registry(Generic[T]):
         return self._entries.get(name)
 
     def get(self, name: str) -> T:
-        """Return the entry of that name. For an unknown name, raises Refused and lists the known names, or names the
-        replacement of a removed entry.
-        """
+        """Return the entry of that name. For an unknown name, raises Refused and lists the known names."""
         entry = self.find(name)
-        if entry is None and name in self.removed:
-            raise Refused(self.removed[name])
         if entry is None:
             known = [f"unknown {self.what} {name!r}; known: {', '.join(self.names())}", *self.unavailable]
             raise Refused("; ".join(known))

@@ -256,13 +256,6 @@ class RerankKind(RetrieverKind):
         encoder = about["encoder"]
         return parts if encoder is None else (*(part for part in parts if part != encoder), encoder)
 
-    def asks_servers(self, study: Study, name: str) -> bool:
-        judge, over = self._judge_and_base(name)
-        about = next((each for each in feature_judges(study) if each["name"] == judge), None)
-        below = over or (BASE if about is None else _retriever_of_judge(study, about))
-        kind = kind_of(below)
-        return kind is not None and kind.asks_servers(study, below)
-
     def settings_of(self, settings: Settings, name: str) -> tuple:
         return (settings.bm25, settings.hybrid, tuple(sorted(settings.encoders.items())))
 

@@ -25,8 +25,6 @@ from blindspot.backend.retrieval.openvino_model import has_openvino
 from blindspot.backend.retrieval.passage_encoder import Engine, PassageEncoder, typical_distance
 from blindspot.backend.retrieval.question_encoder import QuestionEncoder
 from blindspot.backend.retrieval.retriever import (
-    REMOVED,
-    REMOVED_INDEXES,
     RETRIEVERS,
     NamedKind,
     OpenPart,
@@ -234,8 +232,6 @@ class Dense:
     def __init__(self, study: Study, name: str, device: str | None = None, approximate: str | None = None):
         folder = study.path("indexes", name)
         manifest = read_manifest(folder)
-        if manifest is not None and manifest.get("kind") in REMOVED_INDEXES:
-            raise Refused(REMOVED[REMOVED_INDEXES[manifest["kind"]]])
         if manifest is None or manifest.get("kind") != KIND:
             raise Missing(f"no dense index for encoder {name!r}; run 'blindspot index dense --encoder {name}'")
         if manifest["corpus"] != study.corpus.digest:
@@ -405,8 +401,7 @@ class DenseKind(EncoderKind):
 
     def options_of_run(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
         kind = (manifest.get("approximate") or {}).get("kind")
-        exact = kind in (None, "flat")  # version 0.2 had flat indexes of FAISS, which search exactly too
-        return super().options_of_run(manifest) | ({} if exact else {"approximate": kind})
+        return super().options_of_run(manifest) | ({"approximate": kind} if kind else {})
 
     def steps(self, study: Study) -> list[Step]:
         encoder = next(iter(study.settings.encoders), None)

@@ -230,7 +230,7 @@ class HybridKind(EncoderKind):
         return self.name if options.encoder == default else f"{self.name}-{options.encoder}"
 
     def describe(self, manifest: Mapping[str, Any]) -> str:
-        below = manifest.get("sparse", {})  # in version 0.2 also that of a reranker
+        below = manifest.get("sparse", {})
         kind = kind_of_run(below)
         first = "BM25" if kind is None or kind.lexical else kind.describe(below)
         encoder = manifest.get("dense", {}).get("retriever", "dense")

@@ -133,8 +133,6 @@ class OpenRetrievers:
     def _kind(self, name: str) -> RetrieverKind:
         kind = kind_of(name)
         if kind is None:
-            if (removed := RETRIEVERS.removed.get(name.partition(":")[0])) is not None:
-                raise Missing(removed)
             raise Missing(f"unknown retriever {name!r}; known kinds: {', '.join(RETRIEVERS.names())}")
         return kind
 

@@ -397,9 +397,6 @@ class MilvusKind(EncoderKind):
     def files(self, study: Study, name: str) -> list[Path]:
         return [*super().files(study, name), study.path("indexes", self.named(name), FILE)]
 
-    def asks_servers(self, study: Study, name: str) -> bool:
-        return True
-
     def run_name(self, options: EncoderOptions) -> str:
         return f"{options.encoder}-milvus"
 

@@ -1,7 +1,6 @@
-"""Open existing indexes and search engines without converting them (`blindspot index open`).
+"""Open existing indexes of Lucene and FAISS without converting them (`blindspot index open`).
 
 `indexes/<name>/manifest.json` records the location and a fingerprint of the index, so that a changed index is refused.
-`blindspot.backend.retrieval.engines` contains a module for each engine.
 """
 
 from __future__ import annotations
@@ -18,15 +17,18 @@ from blindspot.backend.core.settings import Settings, check_name
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.importing.tools import readable_write_errors
 from blindspot.backend.progress import Progress
-from blindspot.backend.retrieval.engines.engine import ENGINES, OPENED, Engine
+from blindspot.backend.retrieval.engines.engine import OPENED, Engine
 from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
+from blindspot.backend.retrieval.engines.faiss_file import FaissEngine
+from blindspot.backend.retrieval.engines.lucene_index import LuceneEngine
 from blindspot.backend.retrieval.retriever import RETRIEVERS, NamedKind, OpenPart, Retriever
 from blindspot.db.corpus import CorpusWriter
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.imports import ImportRecord, Imports
 
 KIND = "opened index"
-OWN_INDEXES = ("bm25", "titles")  # "titles": of version 0.2
+OWN_INDEXES = ("bm25",)
+ENGINES: dict[str, Engine] = {engine.name: engine for engine in (LuceneEngine(), FaissEngine())}
 
 
 @job("index open")
@@ -45,14 +47,14 @@ def open_index(
     study's passages by id.
 
     Args:
-        where: a path or an address, as the engine says.
+        where: a path, as the engine says.
         engine: one of `ENGINES`.
         settings: fields of `EngineSettings`.
         replace: open another index under a name that an opened index has.
 
     If the index cannot be searched, raises BlindspotError with a one-line message and records nothing.
     """
-    chosen, read_as = ENGINES.get(engine), build_settings(EngineSettings, settings or {})
+    chosen, read_as = _engine(engine), build_settings(EngineSettings, settings or {})
     chosen.check_settings(read_as)
     _refuse_taken_name(study, check_name(name, "index"), replace)
     started, folder = time.monotonic(), study.path("indexes", name)
@@ -122,7 +124,7 @@ class OpenedOptions:
 
 class OpenedKind(NamedKind):
     name, title, option = OPENED, "opened index", "index"
-    help = "an index or search engine that exists already (index open)"
+    help = "an index of Lucene or FAISS that exists already (index open)"
     options = OpenedOptions
     uses_torch = True
 
@@ -140,7 +142,7 @@ class OpenedKind(NamedKind):
         manifest = study.parts("indexes")[name]
         if manifest["corpus"] != study.corpus.digest:
             raise Refused(f"the index {name!r} was opened over other passages; open it again with --replace")
-        return ENGINES.get(manifest["engine"]).open(study, name, manifest, device)
+        return _engine(manifest["engine"]).open(study, name, manifest, device)
 
     def label(self, name: str) -> str:
         return self.named(name)
@@ -153,17 +155,6 @@ class OpenedKind(NamedKind):
         manifest: Mapping[str, Any] = study.parts("indexes").get(options.index or "", {})
         place = Path(str(manifest.get("file") or manifest.get("where") or ""))
         return sorted(place.iterdir()) if place.is_dir() else [place]
-
-    def asks_servers(self, study: Study, name: str) -> bool:
-        """Return whether searching the index sends requests to a server. Without a name, return whether this is true of
-        any opened index.
-        """
-        chosen = self.named(name)
-        found = [
-            each for index, each in study.parts("indexes").items() if chosen in ("", index) and each.get("kind") == KIND
-        ]
-        engines = [ENGINES.find(str(each.get("engine"))) for each in found]
-        return any(engine is None or engine.remote for engine in engines)
 
     def settings_of(self, settings: Settings, name: str) -> tuple:
         return (settings.bm25, tuple(sorted(settings.encoders.items())))
@@ -184,10 +175,14 @@ def describe_index(manifest: Mapping[str, Any]) -> str:
     return f"{_engine_title(manifest)} at {manifest.get('where')}"
 
 
+def _engine(name: str) -> Engine:
+    if name not in ENGINES:
+        raise Refused(f"unknown engine {name!r}; known: {', '.join(ENGINES)}")
+    return ENGINES[name]
+
+
 def _engine_title(manifest: Mapping[str, Any]) -> str:
-    name = str(manifest.get("engine"))
-    engine = ENGINES.find(name)
-    return name if engine is None else engine.title
+    return _engine(str(manifest.get("engine"))).title
 
 
 RETRIEVERS.register(OpenedKind())

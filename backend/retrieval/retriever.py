@@ -129,14 +129,8 @@ class RetrieverKind(ABC):
         index.
         """
         folders = (study.path("indexes", part) for part in self.parts_in(study, self.name_of(options)))
-        # .db is a cache; the two prefixes are those of indexes of another option and of version 0.2
-        others = ("faiss-", "quantised-")
         files = [path for folder in folders for path in sorted(folder.glob("*"))]
-        return [path for path in files if path.suffix != ".db" and not path.name.startswith(others)]
-
-    def asks_servers(self, study: Study, name: str) -> bool:
-        """Return whether the retriever `name` sends questions to a server."""
-        return False
+        return [path for path in files if path.suffix != ".db" and not path.name.startswith("faiss-")]
 
     def settings_of(self, settings: Settings, name: str) -> tuple:
         """Return the settings of study.toml that affect the retriever `name`."""
@@ -212,26 +206,12 @@ def _check(entry: object) -> None:
         raise TypeError(f"its option {reserved[0]!r} is already an option of 'blindspot retrieve'")
 
 
-REMOVED = {
-    "titles": "entity lookup was removed (Success@20 of 24.2% where BM25 has 93.5%): use bm25, and delete indexes/titles",
-    "fusion": "fusion was removed: use hybrid, or fuse exported runs with ranx and import the lists with 'blindspot import run'",
-    **dict.fromkeys(
-        ("int8", "binary"),
-        "int8 and binary copies were removed: use 'blindspot index faiss' and --with dense --approximate",
-    ),
-}
-"""The kinds of retriever of version 0.2 by name, with what to use instead."""
-REMOVED_INDEXES = {"title index": "titles"}
-"""The kinds of index as manifests name them."""
-
-
 RETRIEVERS: Registry[RetrieverKind] = Registry(
     "retriever",
     package="blindspot.backend.retrieval",
     group="blindspot.retrievers",
     order=lambda kind: (not type(kind).__module__.startswith("blindspot.backend."), kind.name),
     check=_check,
-    removed=REMOVED,
 )
 
 
@@ -245,7 +225,7 @@ def kind_of_run(manifest: Mapping[str, Any]) -> RetrieverKind | None:
     return next((kind for kind in RETRIEVERS if kind.made(manifest)), None)
 
 
-INDEXES_OF_NO_ENCODER = ("bm25 index", "title index")
+INDEXES_OF_NO_ENCODER = ("bm25 index",)
 """Kinds of index, as manifests name them, with a folder of the same name; the other folders in indexes/ belong to
 encoders.
 """

@@ -9,7 +9,6 @@ from blindspot.backend.core.manifest import read_object
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.llm.judge import llm_judges
 from blindspot.backend.retrieval import milvus
-from blindspot.backend.retrieval.opened import KIND
 from blindspot.db.errors import BlindspotError
 
 
@@ -27,10 +26,7 @@ def servers_used(study: Study) -> dict[str, list[str]]:
 def _addresses(study: Study) -> Iterator[tuple[str, str]]:
     for name, about in llm_judges(study).items():
         yield f"judge {name}", str(about.get("endpoint"))
-    for name, about in study.parts("indexes").items():
-        if about.get("kind") == KIND:
-            where = str(about.get("where"))
-            yield f"index {name}", milvus.with_port(where) if about.get("engine") == "milvus" else where
+    for name in study.parts("indexes"):
         path = study.path("indexes", name, milvus.FILE)
         if path.is_file():
             yield f"index {name}-milvus", milvus.with_port(str(read_object(path).get("uri")))

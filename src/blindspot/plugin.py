@@ -21,8 +21,6 @@ from blindspot.backend.data.formats.base import (
 from blindspot.backend.judges.judge import Judge, JudgeCard, JudgeKind
 from blindspot.backend.judges.pair_judge import PairJudge
 from blindspot.backend.progress import Progress
-from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
-from blindspot.backend.retrieval.engines.vector_store import VectorStore, VectorStoreEngine
 from blindspot.backend.retrieval.retriever import NoOptions, Retriever, RetrieverKind
 from blindspot.backend.training_sets.denoising import (
     Decision,
@@ -40,7 +38,6 @@ __all__ = [
     "Context",
     "Decision",
     "DenoisingPolicy",
-    "EngineSettings",
     "ExportFormat",
     "ExportRow",
     "ExportRows",
@@ -70,8 +67,6 @@ __all__ = [
     "ScoreCeiling",
     "Study",
     "Thresholds",
-    "VectorStore",
-    "VectorStoreEngine",
     "WriteResult",
     "settings_class",
     "write_lines",

@@ -1,1 +1,1 @@
-"""Open existing indexes and search engines outside a study, without converting them. Each engine has its own module."""
+"""Open existing Lucene and FAISS indexes outside a study, without converting them."""

@@ -1,7 +1,4 @@
-"""The interface of engines, which check, record and search an existing index.
-
-To add an engine, write a module with a subclass of `Engine`, and register it in `ENGINES`.
-"""
+"""The interface of engines, which check, record and search an existing index, and what Lucene's and FAISS's share."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from blindspot.backend.core.declared import declared_settings
-from blindspot.backend.core.registry import Registry, instance_check
 from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.encoder import Encoder
@@ -21,28 +17,25 @@ from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
 from blindspot.backend.retrieval.retriever import Retriever
 from blindspot.db.corpus import Row
 from blindspot.db.errors import Missing, Refused
-from blindspot.db.records import Hits
 
 OPENED = "opened"
 """The kind of retriever: "opened:NAME"."""
 
 
 class Engine(ABC):
-    """One kind of index or search engine.
+    """One kind of index.
 
     Attributes:
         name: the value of `blindspot index open --engine`.
         title: its name in the interface.
         help: one line: what WHERE names.
         uses: the settings that it understands.
-        remote: whether a search sends questions, or their vectors, to a server.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     help: ClassVar[str]
     uses: ClassVar[tuple[str, ...]] = ()
-    remote: ClassVar[bool] = False
 
     @abstractmethod
     def examine(
@@ -83,23 +76,6 @@ class PassagesInIndex(Protocol):
     def blocks(self) -> Iterator[list[Row]]:
         """Yield lists of (id, title, text)."""
         ...
-
-
-ENGINES: Registry[Engine] = Registry(
-    "engine",
-    modules=(
-        "blindspot.backend.retrieval.engines.lucene_index",
-        "blindspot.backend.retrieval.engines.faiss_file",
-        "blindspot.backend.retrieval.engines.milvus_collection",
-    ),
-    group="blindspot.engines",
-    check=instance_check(Engine),
-    removed={
-        name: f"this version does not ask {name}: import its lists with 'blindspot import run', or search it with a "
-        "retriever of your own (docs/extend/retriever.md)"
-        for name in ("elasticsearch", "opensearch", "vespa")
-    },
-)
 
 
 def run_settings(name: str, manifest: Mapping[str, Any], **more: Any) -> dict[str, Any]:
@@ -169,20 +145,3 @@ def rows_of_ids(study: Study, ids: Sequence[str], noun: str) -> np.ndarray:
             "index, with the same ids"
         )
     return rows
-
-
-def hits_of(study: Study, lists: Sequence[Sequence[tuple[str, float]]], k: int) -> Hits:
-    """Convert lists of (passage id, score) to Hits. Ids that are not in the study are left out, and ties are ordered by
-    row.
-    """
-    from blindspot.backend.retrieval.retriever import top_k
-
-    known = study.corpus.ordinals({id for found in lists for id, _ in found})
-    width = max([1, *(len(found) for found in lists)])
-    ordinals = np.full((len(lists), width), -1, np.int32)
-    scores = np.full((len(lists), width), -np.inf, np.float32)
-    for row, found in enumerate(lists):
-        pairs = {known[id]: score for id, score in reversed(found) if id in known}
-        ordinals[row, : len(pairs)] = list(pairs)
-        scores[row, : len(pairs)] = list(pairs.values())
-    return top_k(ordinals, scores, k)

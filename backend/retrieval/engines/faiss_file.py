@@ -20,7 +20,6 @@ from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import check_sample
 from blindspot.backend.retrieval.encoder import Encoder
 from blindspot.backend.retrieval.engines.engine import (
-    ENGINES,
     Engine,
     changed_index_error,
     check_same_model,
@@ -212,6 +211,3 @@ class FaissEngine(Engine):
 
     def open(self, study: Study, name: str, manifest: Mapping[str, Any], device: str | None) -> FaissFile:
         return FaissFile(study, name, manifest, device)
-
-
-ENGINES.register(FaissEngine())

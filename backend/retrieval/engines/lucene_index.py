@@ -18,7 +18,7 @@ from blindspot.backend.core.arrays import open_array
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.formats.contexts import split_contents
 from blindspot.backend.progress import Progress
-from blindspot.backend.retrieval.engines.engine import ENGINES, Engine, changed_index_error, rows_of_ids, run_settings
+from blindspot.backend.retrieval.engines.engine import Engine, changed_index_error, rows_of_ids, run_settings
 from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
 from blindspot.backend.retrieval.lucene import java_class, on_jvm
 from blindspot.backend.retrieval.lucene_batch import FIELD
@@ -185,6 +185,3 @@ class LuceneEngine(Engine):
 
     def open(self, study: Study, name: str, manifest: Mapping[str, Any], device: str | None) -> OpenedLucene:
         return OpenedLucene(study, name, manifest)
-
-
-ENGINES.register(LuceneEngine())
