@@ -128,7 +128,7 @@ def installed_judge(tmp_path, monkeypatch):
     site = tmp_path / "site"
     site.mkdir()
     code = (
-        "from blindspot.plugin import PairJudge\n"
+        "from blindspot.backend.judges.pair_judge import PairJudge\n"
         "class Half(PairJudge):\n"
         "    name, title, help = 'half', 'half', 'is never sure'\n"
         "    def probabilities(self, questions, passages):\n"

@@ -130,7 +130,7 @@ class Registry(Generic[T]):
             try:
                 self._register_loaded(point.load())
             except Exception as error:  # continue with the others, whatever a foreign package raises
-                reason = _moved_import(error) or (str(error).strip() or type(error).__name__).splitlines()[0]
+                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
                 package = f" of {point.dist.name} {point.dist.version}" if point.dist is not None else ""
                 line = f"cannot load the {self.what} {point.name!r}{package} ({point.value}): {reason}"
                 self.failures.append(line)
@@ -150,20 +150,6 @@ class Registry(Generic[T]):
         if self._check is not None:
             self._check(plugin)
         self.register(plugin)  # type: ignore[arg-type]
-
-
-def _moved_import(error: Exception) -> str | None:
-    """Return what a plugin written for an older version must import instead, if an import of ours made it fail; else
-    None.
-    """
-    name = error.name or "" if isinstance(error, ImportError) else ""
-    if name.startswith("blindspot."):
-        why = "where this version does not have it"
-    elif isinstance(error, ModuleNotFoundError) and name.partition(".")[0] in ("app", "backend", "analysis", "db"):
-        why = "the name of version 0.2"
-    else:
-        return None
-    return f"it imports from {name!r}, {why}; import what it needs from 'blindspot.plugin' (docs/extend)"
 
 
 def instance_check(kind: type) -> Callable[[object], None]:
