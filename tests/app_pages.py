@@ -8,6 +8,7 @@ from html import unescape
 from pathlib import Path
 
 import numpy as np
+from streamlit.components.v2.component_manager import BidiComponentManager
 from streamlit.testing.v1 import AppTest
 
 from blindspot.backend.core.runs import write_run
@@ -92,6 +93,8 @@ class Page:
 
         os.environ |= {"BLINDSPOT_STUDY": str(folder), "BLINDSPOT_SIGN_IN": "none"}
         self.app = AppTest.from_file(str(MAIN), default_timeout=60)
+        # Otherwise each page looks for Streamlit components in the metadata of all installed packages.
+        self.app._bidi_component_manager = BidiComponentManager()
         if person is not None:
             self.app.session_state["who-token"] = f"name:{person}"
         try:
