@@ -32,6 +32,7 @@ from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.records import Hits, Passage, Question
 from tests.indexes import bm25_of
+from tests.rounds import in_rounds, most
 from tests.studies import births, make_study, people
 from tests.ties import first as first_hits
 from tests.ties import same_ranking
@@ -312,12 +313,13 @@ def test_the_interval_of_a_share_knows_that_pairs_of_a_question_are_alike():
     assert high - low > 3.5 * (plain[1] - plain[0])  # 200 questions, not 4,000 pairs: wider by the root of 20
 
 
-def test_thresholds_keep_their_aims_on_fresh_questions():
-    """In 200 studies with correct probabilities, at most a few miss the target on fresh questions."""
+@in_rounds(200)
+def test_thresholds_keep_their_aims_on_fresh_questions(rounds):
+    """In studies with correct probabilities, at most a few miss the target on fresh questions."""
     rng = np.random.default_rng(0)
     fresh = np.sort(rng.beta(0.3, 2.5, size=1_000_000))
     sums, missed = np.concatenate(([0.0], fresh.cumsum())), {"drop": 0, "add": 0}
-    for _ in range(200):
+    for _ in range(rounds):
         probability = rng.beta(0.3, 2.5, size=8000)
         truth, questions = rng.random(8000) < probability, np.repeat(np.arange(400), 20)
         drop = thresholds.find_threshold(probability, truth, questions, 0.01, "below")
@@ -328,7 +330,8 @@ def test_thresholds_keep_their_aims_on_fresh_questions():
         if add.value is not None:
             below = np.searchsorted(fresh, add.value)
             missed["add"] += (sums[-1] - sums[below]) / (len(fresh) - below) < 0.9
-    assert missed["drop"] <= 15 and missed["add"] <= 15  # 7.5%: the end of a 95% interval keeps the target
+    few = most(rounds, 15, 200, 0.025)  # the end of a 95% interval keeps the target
+    assert missed["drop"] <= few and missed["add"] <= few
 
 
 def test_an_aim_out_of_reach_gives_no_threshold():
