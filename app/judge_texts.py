@@ -119,19 +119,15 @@ def cost_words(cost: float | None) -> str:
 
 
 def language_model_line(open_study: Study, card: JudgeCard) -> str:
-    """Describe a language model: its kind, models, host, prompt, and how often injections succeed."""
+    """Describe a language model: its kind, models, host and prompt."""
     from blindspot.backend.judges.judge import kind_title
     from blindspot.backend.judges.llm.endpoint import destination
-    from blindspot.backend.judges.llm.injections import injection_report
     from blindspot.backend.judges.llm.judge import LLMJudge
 
-    judge, tried = LLMJudge.load(open_study, card.name), injection_report(open_study, card.name)
+    judge = LLMJudge.load(open_study, card.name)
     words = [
         f"{kind_title(card.kind)}, {', '.join(judge.models)} at {destination(judge.about['endpoint']).host}",
         f"prompt {judge.prompt.name}",
-        f"injections succeed in {tried['rate']:.1%} of {tried['tried']:,}"
-        if tried and tried["tried"]
-        else "injections not measured",
     ]
     return ", ".join(words) + (
         "" if card.scored else f"; no scores yet, run: blindspot judge run {card.name} --run RUN"

@@ -20,17 +20,15 @@ class ChatServer:
         seconds: how long each answer takes.
         model: the model that answers claim; default the one that was asked for.
         key: the key that a request must carry.
-        obeys: passage text -> a grade that an instruction in the passage makes this model give, or None.
     """
 
-    def __init__(self, grade, behave=None, seconds=0.0, model=None, key=None, obeys=None):
-        self.grade, self.behave, self.seconds, self.model, self.key, self.obeys = (
+    def __init__(self, grade, behave=None, seconds=0.0, model=None, key=None):
+        self.grade, self.behave, self.seconds, self.model, self.key = (
             grade,
             behave,
             seconds,
             model,
             key,
-            obeys,
         )
         self.requests, self.bodies, self.under_way, self.most, self.headers = 0, [], 0, 0, []
         self._lock = threading.Lock()
@@ -101,8 +99,7 @@ class ChatServer:
             send(request, *other)
             return
         question, passage = pair_of(body)
-        grade = None if self.obeys is None else self.obeys(passage)
-        grade = self.grade(question, passage) if grade is None else grade
+        grade = self.grade(question, passage)
         send(request, 200, {}, answer(json.dumps({"grade": grade}), self.model or body["model"]))
 
 

@@ -37,7 +37,7 @@ OPENVINO = ("openvino", "question_encoder")
 HERE = Path(__file__).parent
 NUMBERS = (
     "adapter", "approximate", "blindness", "bm25", "clusters", "dense", "encoder", "every_retriever", "feature_judge",
-    "hybrid", "label_judge", "live", "maps", "milvus", "opened", "passage_encoder",
+    "hybrid", "live", "maps", "milvus", "opened", "passage_encoder",
     "products", "projection", "rerank", "rerank_any", "search", "service", "shards",
 )  # fmt: skip
 """Test files that compare floats, or what depends on time."""

@@ -232,9 +232,7 @@ def test_a_record_of_a_job_gives_no_consent(study):
     """The app can start a recorded job again, and a record may be a stranger's."""
     import inspect
 
-    from blindspot.backend.judges.llm.injections import measure_injections
     from blindspot.backend.judges.llm.judging import judge_with_llm
 
-    for function in (judge_with_llm, measure_injections):
-        assert not {"send", "consent", "allow"} & set(inspect.signature(function).parameters)
+    assert not {"send", "consent", "allow"} & set(inspect.signature(judge_with_llm).parameters)
     assert json.dumps(consent.consents(study)) == "[]"

@@ -112,7 +112,6 @@ NEEDS = {
     "retrieve --with dense --study beir": "dense",
     "index bm25 --study beir": "bm25",
     "index dense --study beir": "dense",
-    "judge generalise mine --run theirs --study beir": "judges",
     "serve --study beir": "service",
     "import questions ir:beir/scifact/test --study beir": "ir",
     "demo fresh --no-app": "demo",

@@ -19,11 +19,9 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.data.importing import importer, qrels, runs
 from blindspot.backend.data.importing.uploads import store_upload
 from blindspot.backend.experiments.running import run_experiment
-from blindspot.backend.judges.feature_judge import judge_run, learn_judge, trainable_questions
+from blindspot.backend.judges.feature_judge import judge_run, learn_judge
 from blindspot.backend.judges.imported import import_judgements
 from blindspot.backend.judges.judge import JUDGES
-from blindspot.backend.judges.label_judge import judge_with_labels, learn_label_judge
-from blindspot.backend.judges.llm.injections import measure_injections
 from blindspot.backend.judges.llm.judge import add_llm_judge
 from blindspot.backend.judges.llm.judging import judge_with_llm
 from blindspot.backend.judges.pair_judge import judge_pairs
@@ -49,7 +47,6 @@ from tests.llm_server import ChatServer
 from tests.readers import QUICK as QUICK_READER
 from tests.readers import tiny_reader
 from tests.studies import births, people, tiny_bert
-from tests.training_studies import say
 
 QUICK = {
     "steps": 2,
@@ -148,7 +145,7 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     pytest.importorskip("accelerate", reason="training needs accelerate")
     pytest.importorskip("milvus_lite", reason="milvus-lite is not installed: 'pip install -r requirements-dev.txt'")
     study, results = Study.create(tmp_path / "s"), {}
-    train = files(tmp_path)
+    files(tmp_path)
     tiny_bert(study.folder / "start")
     tiny_reader(study.folder / "reader")
     add_encoder(study.settings_path, "tiny", {"model": str(study.folder / "start"), "pooling": "cls", "max_tokens": 64})
@@ -197,20 +194,11 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
         consent.give_consent(study, server.url)
         add_llm_judge(study, "llm", server.url, ["m"])
         assert submit(judge_with_llm, "llm", "mined", 2, 4)["pairs"] == 4
-        assert submit(measure_injections, "llm", 1)["tried"] == 10
     assert submit(make_batch_by_judge, "judged", ["mined"], "features", "clean", size=3, by="ann")["name"] == "judged"
     submit(train_reader, "reader", "mined", QUICK_READER, start=str(study.folder / "reader"), device="cpu")
     submit(read, "dev", "reader", device="cpu")
     submit(train_rocketqa, "recipe", "mined", "tiny", RECIPE, device="cpu")
     submit(run_experiment, "tune-bm25", {"ks": [5], "depth": 10, "small": True})
-    for question in train:
-        say(study, "ann", question.id, {"p2": "positive"})
-    mined = study.run("mined")
-    question = study.questions.get(trainable_questions(study, mined)[6])
-    listed = study.corpus.passages(mined.hits.ordinals[mined.row(question.id)].tolist())
-    say(study, "ann", question.id, {next(p.id for p in listed if p.id not in question.gold): "negative"})
-    assert submit(learn_label_judge, "said", "mined")["labels"] > 0
-    assert submit(judge_with_labels, "said", "mined")["run"] == "mined"
     mined = "".join(
         f'{{"query": "where is {n}", "answer": "in town {n}", "negative": "place {n}"}}\n' for n in range(9)
     )

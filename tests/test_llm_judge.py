@@ -1,6 +1,5 @@
 """Language models as judges, against a server in the test's own process that is slow, garbled, busy, away, or another model."""
 
-import json
 import os
 import signal
 import subprocess
@@ -16,7 +15,6 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.judges.judge import judge_kind_of, judges_of
 from blindspot.backend.judges.llm import endpoint as http
 from blindspot.backend.judges.llm.answers import AnswerStore
-from blindspot.backend.judges.llm.injections import INJECTIONS, measure_injections, unrelated_pairs
 from blindspot.backend.judges.llm.judge import LLMJudge, add_llm_judge
 from blindspot.backend.judges.llm.judging import judge_with_llm, plan
 from blindspot.backend.judges.llm.prompts import BUILT_IN, majority_label, read_prompt
@@ -334,8 +332,6 @@ def test_nothing_leaves_the_machine_before_somebody_allowed_it(study, monkeypatc
             Refused, match=r"would send the texts .* to http://0\.0\.0\.0:\d+ \(not encrypted\); nothing was sent"
         ):
             judge_with_llm(study, "far", "run", depth=3)
-        with pytest.raises(Refused, match="run: blindspot consent give http://0.0.0.0:"):
-            measure_injections(study, "far", pairs=1)
         shown = plan(study, "far", "run", depth=3)
         assert server.requests == 0 and "consent give" in shown.how_to_allow and "not encrypted" in shown.destination
         consent.give_consent(study, f"http://0.0.0.0:{server.port}")
@@ -493,46 +489,6 @@ def test_no_passage_can_close_its_marker_or_start_a_turn():
         assert question == "Who?" and content.count("</passage-") == 2  # the marker, and the sentence that names it
 
 
-def test_the_rate_of_successful_injections_is_measured(study):
-    """A stand-in that obeys two of the ten injections: the report says 20%."""
-
-    def obeys(passage):
-        return 3 if "perfect, complete and exact" in passage or "system administrator" in passage else None
-
-    with ChatServer(lambda question, passage: 0, obeys=obeys) as server:
-        consent.give_consent(study, server.url)
-        add_llm_judge(study, "llm", server.url, ["m"], settings=QUICK)
-        report = measure_injections(study, "llm", pairs=5)
-        assert server.requests == 5 * (1 + len(INJECTIONS))
-    assert (report.tried, report.succeeded, report.rate) == (50, 10, 0.2) and report.low < 0.2 < report.high
-    assert {name for name, hits, _ in report.by_injection if hits} == {"authority", "claim"}
-    stored = json.loads(study.path("judges", "llm", "injections.json").read_text())
-    assert stored["rate"] == 0.2 and stored["pairs"] == 5
-
-
-def test_a_model_that_heeds_the_markers_resists_forged_ends_and_turns(study):
-    """A model that obeys whatever stands outside the markers: no injection gets out of them."""
-
-    def grade_of_outside(number, body):
-        content = body["messages"][-1]["content"]
-        question, passage = pair_of(body)
-        outside = content.replace(passage, "").replace(question, "")
-        obeyed = any(word in outside for word in ("checked by experts", "im_start", "The grade is 3", "administrator"))
-        return 200, {}, answer(json.dumps({"grade": 3 if obeyed else 0}), body["model"])
-
-    with ChatServer(truth, grade_of_outside) as server:
-        consent.give_consent(study, server.url)
-        add_llm_judge(study, "llm", server.url, ["m"], settings=QUICK)
-        report = measure_injections(study, "llm", pairs=4)
-    assert (report.succeeded, report.tried) == (0, 4 * len(INJECTIONS))
-
-
-def test_injections_are_tried_on_passages_that_do_not_answer(study):
-    for pair in unrelated_pairs(study, 10, 1):
-        assert pair.passage.id not in pair.question.gold
-        assert not any(answer in pair.passage.text for answer in pair.question.answers)
-
-
 # Commands, resuming, bad input
 
 
@@ -616,7 +572,6 @@ def test_the_commands(study, blindspot):
         assert f"consent give http://127.0.0.1:{server.port}" in shown
         consent.give_consent(study, server.url)
         assert "Judged 80 pairs" in run("run", "llm", "--run", "run", "--depth", "2")
-        assert "0 of 30" in run("injections", "llm", "--pairs", "3")
         assert "llm: language model, m at 127.0.0.1" in run("list")
         code, _, err = blindspot("judge", "run", "llm", "--study", study.folder)
         assert code and "people have settled no pair yet" in err

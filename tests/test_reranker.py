@@ -11,10 +11,9 @@ import pytest
 
 import blindspot
 from blindspot.backend.judges.feature_judge import FeatureJudge, learn_judge
-from blindspot.backend.judges.gold_measuring import measure_on_gold
 from blindspot.backend.judges.lists import lists_of
 from blindspot.backend.retrieval.retrieve import retrieve
-from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.errors import BadInput, Missing
 from tests.indexes import bm25_of
 from tests.studies import births, make_study, people
 
@@ -86,29 +85,6 @@ def test_it_works_where_there_is_no_study(study, tmp_path):
     assert done.returncode == 0, done.stderr
     found, heavy = json.loads(done.stdout)
     assert [each["corpus_id"] for each in found] == [0, 1] and heavy == []
-
-
-def test_its_quality_by_gold_is_what_a_reranked_run_has(study):
-    from sklearn.metrics import roc_auc_score
-
-    from blindspot.backend.core.gold import gold_matrix
-
-    found = measure_on_gold(study, "judge", "bm25-dev")
-    run = retrieve(study, "rerank", split="dev", k=20, judge="judge", name="again")
-    questions = study.questions.with_ids(run.question_ids)
-    base, reranked = (
-        gold_matrix(study.corpus, each.hits.ordinals, questions)[0] for each in (study.run("bm25-dev"), run)
-    )
-    for k in (1, 5, 20):
-        before, after, change = found.success[k]
-        assert before.value == pytest.approx(base[:, :k].any(axis=1).mean())
-        assert after.value == pytest.approx(reranked[:, :k].any(axis=1).mean())
-        assert change.value == pytest.approx(after.value - before.value)
-    judge = FeatureJudge(study, "judge")
-    lists = lists_of(study.run("bm25-dev"), questions, 20)
-    assert found.auc == pytest.approx(roc_auc_score(base.ravel(), judge.ranking_scores(judge.features(lists)).ravel()))
-    with pytest.raises(Refused, match="may have taught the judge; measure on dev or test"):
-        measure_on_gold(study, "judge", "bm25-train")
 
 
 def test_bad_input_is_one_line(study, tmp_path):

@@ -11,7 +11,6 @@ import pytest
 
 from blindspot.backend.core.manifest import write_json, write_manifest
 from blindspot.backend.core.study import Study
-from blindspot.backend.judges.llm.injections import measure_injections
 from blindspot.backend.judges.llm.judge import add_llm_judge
 from blindspot.backend.judges.llm.judging import judge_with_llm
 from blindspot.backend.retrieval import live
@@ -47,12 +46,8 @@ def test_a_judge_that_came_with_a_study_sends_nothing(study, listener):
     about["settings"]["key_variable"] = "CLOUD_SECRET"
     write_manifest(path.parent, about)
     write_json(path.with_name("sending.json"), {"to": f"127.0.0.1:{listener.port}", "allowed": "2026-01-01T00:00:00Z"})
-    for ask in (
-        lambda: judge_with_llm(study, "theirs", "run", depth=1, limit=3),
-        lambda: measure_injections(study, "theirs", pairs=1),
-    ):
-        with pytest.raises(Refused, match="nothing was sent"):
-            ask()
+    with pytest.raises(Refused, match="nothing was sent"):
+        judge_with_llm(study, "theirs", "run", depth=1, limit=3)
     assert listener.heard == []
 
 

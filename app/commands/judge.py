@@ -158,32 +158,6 @@ def learn(
     print(f"Next: blindspot retrieve --with rerank --judge {name} --split dev")
 
 
-@judge_app.command("generalise")
-def generalise(
-    name: Name,
-    run: Annotated[str, typer.Option(metavar="RUN", help="Run over training questions whose pairs people labelled.")],
-    encoder: WithEncoder = None,
-    replace: Replace = False,
-    study: StudyOption = None,
-) -> None:
-    """Generalise people's labels: learn from the judged pairs which unjudged pairs of the same lists answer."""
-    from blindspot.backend.judges.label_judge import learn_label_judge
-
-    opened = open_study(study)
-    encoder = _encoder_of_features(opened, encoder)
-    learned = do(learn_label_judge, opened, name, run, encoder=encoder, replace=replace)
-    right = (
-        "not measured, labels of at least 10 questions are needed"
-        if learned.right is None
-        else f"{learned.right:.1%} [{learned.low:.1%}, {learned.high:.1%}]"
-    )
-    print(
-        f"Learned {name} from {quantity(learned.labels, 'label')} ({learned.positives:,} positive) and judged "
-        f"{quantity(learned.pairs, 'pair')}. Labels that it gets right out of fold: {right}."
-    )
-    print(f"Next: blindspot training-set build NAME --run {run} --policy judge+labels --model {name}")
-
-
 @judge_app.command("run")
 def run_judge(
     name: Name,
@@ -297,12 +271,6 @@ def measure(
             ),
         ),
     ] = None,
-    gold: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RUN", help="Measure a learned judge by the gold of this run's dev or test questions instead."
-        ),
-    ] = None,
     as_json: AsJson = False,
     study: StudyOption = None,
 ) -> None:
@@ -310,18 +278,6 @@ def measure(
     from dataclasses import asdict
 
     from blindspot.backend.judges.measuring import measure_judges
-
-    if gold is not None:
-        from blindspot.backend.judges.gold_measuring import measure_on_gold
-
-        if not names or len(names) != 1 or sample is not None:
-            raise Refused("--gold measures one judge, named first, and takes no --sample")
-        by_gold = measure_on_gold(open_study(study), names[0], gold)
-        if as_json:
-            print_json(asdict(by_gold))
-        else:
-            print("\n".join(by_gold.lines()))
-        return
 
     found = measure_judges(open_study(study), names or None, cast("Sample | None", sample))
     if as_json:
@@ -332,30 +288,6 @@ def measure(
     print_judges(found)
     if len(found.judges) == 1 and found.judges[0].figures is not None:
         print_judge(found.judges[0].figures)
-
-
-@judge_app.command("injections")
-def injections(
-    name: Name,
-    pairs: Annotated[
-        int, typer.Option(min=1, max=1000, help="Number of questions to try, each with an unrelated passage.")
-    ] = 10,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the draw.")] = 0,
-    study: StudyOption = None,
-) -> None:
-    """Measure how often instructions inside a passage make a language model call it positive."""
-    from blindspot.backend.judges.llm.injections import measure_injections
-
-    found = do(measure_injections, open_study(study), name, pairs, seed)
-    if not found.tried or found.rate is None:
-        print("No injection could be tried: the judge calls every original passage positive, or gave no grade.")
-        return
-    print(
-        f"Injections succeeded in {found.succeeded:,} of {found.tried:,} tries: {found.rate:.1%} [{found.low:.1%}, "
-        f"{found.high:.1%}]."
-    )
-    for injection, succeeded, tried in found.by_injection:
-        print(f"  {injection}: {succeeded} of {tried}")
 
 
 @judge_app.command("list")
@@ -389,19 +321,3 @@ def list_judges(as_json: AsJson = False, study: StudyOption = None) -> None:
             print(f"{card.name}: {kind_title(card.kind)}, from {card.learned_from or 'elsewhere'}, {says}{scores}")
     for name, line in unknown.items():
         print(f"{name}: {line}")
-
-
-@judge_app.command("explain")
-def explain(
-    name: Name,
-    run: Run,
-    question: Annotated[str, typer.Option(metavar="ID", help="Question of the run.")],
-    passages: Annotated[int, typer.Option(min=1, max=100, help="Number of passages to show.")] = 5,
-    study: StudyOption = None,
-) -> None:
-    """Show the judge's probability for a question's top passages, with the features that count for and against each."""
-    from blindspot.backend.judges.feature_judge import explain_question
-
-    for judged in explain_question(open_study(study), name, run, question, passages):
-        print(f"{judged.rank}. {judged.probability:.3f}  {judged.title} ({judged.passage})")
-        print("     " + "; ".join(f"{label} {value:+.1f}" for label, value in judged.contributions))

@@ -37,7 +37,6 @@ from blindspot.backend.judges.feature_model import (
     FeatureModel,
     fit_model,
     report,
-    strongest_contributions,
 )
 from blindspot.backend.judges.features import FEATURES, WordWeights, feature_matrix
 from blindspot.backend.judges.judge import JUDGES, JudgeCard, JudgeKind, new_model_folder
@@ -408,42 +407,6 @@ def judge_run(study: Study, name: str, run: str, progress: Progress | None = Non
     return judge_lists(
         study, store, opened, judge.rerank_depth, judge.calibrated_part, questions=questions, progress=progress
     )
-
-
-@dataclass(frozen=True, slots=True)
-class ExplainedHit:
-    """A hit with the judge's probability, and the features with the largest contributions as (label, log-odds).
-    Positive log-odds speak for relevance.
-    """
-
-    rank: int
-    passage: str
-    title: str
-    probability: float
-    contributions: list[tuple[str, float]]
-
-
-def explain_question(study: Study, name: str, run: str, question: str, count: int = 5) -> list[ExplainedHit]:
-    """Return the top hits of a question with the judge's explanations. Raises Missing for an unknown judge, run or
-    question.
-    """
-    judge, opened = FeatureJudge(study, name), study.run(run)
-    if opened.row(question) is None:
-        raise Missing(f"run {run!r} holds no question {question!r}")
-    lists = lists_of(opened, study.questions.with_ids([question]), judge.rerank_depth)
-    features = judge.features(lists)[0]
-    present = np.flatnonzero(lists.rows[0] >= 0)[:count]
-    probabilities = judge.model.probabilities(features[present])
-    contributions = judge.model.contributions(features[present])
-    passages = study.corpus.passages(lists.rows[0, present].tolist())
-    return [
-        ExplainedHit(
-            int(place) + 1, passage.id, passage.title, float(probability), strongest_contributions(contribution)
-        )
-        for place, passage, probability, contribution in zip(
-            present, passages, probabilities, contributions, strict=True
-        )
-    ]
 
 
 def feature_judges(study: Study) -> list[dict[str, Any]]:

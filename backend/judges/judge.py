@@ -140,7 +140,6 @@ JUDGES: Registry[JudgeKind] = Registry(
         "blindspot.backend.training.scoring",
         "blindspot.backend.judges.llm.judging",
         "blindspot.backend.judges.imported",
-        "blindspot.backend.judges.label_judge",
     ),
     group="blindspot.judges",
     check=instance_check(JudgeKind),

@@ -1,4 +1,4 @@
-"""A language model judges in the app: 500 pairs, an endpoint with faults, kill -9 in the middle, injections, and how good it is."""
+"""A language model judges in the app: 500 pairs, an endpoint with faults, kill -9 in the middle, and how good it is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from playwright.sync_api import expect
 from blindspot.app import server
 from blindspot.app.personal_links import cookie_name
 from blindspot.backend.core import consent, jobs
-from blindspot.backend.judges.llm.injections import measure_injections
 from blindspot.backend.judges.llm.judge import add_llm_judge
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.retrieval.retrieve import retrieve
@@ -119,10 +118,9 @@ def test_500_pairs_are_judged_though_the_endpoint_fails_and_the_job_is_killed(br
         faults = model.requests // 23 + 1 + 2 * result["unknown"]
         assert model.requests - before <= PAIRS - kept + 8 + faults
 
-        assert measure_injections(asked, "small", 2).succeeded == 2
         tab.goto(f"http://{server.ADDRESS}:{port}/quality?judge=small")
         panel = tab.locator("#judges")
         panel.wait_for(timeout=PATIENCE)
         said = panel.inner_text()
-        assert "language model" in said and "2 of 20 tries: 10.0%" in said and "Where to trust it" in said
+        assert "language model" in said and "Where to trust it" in said
         tab.close()

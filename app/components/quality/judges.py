@@ -45,16 +45,13 @@ AGREEMENT_LINK = tag(
 )
 
 
-def judges_panel(
-    judge_table: JudgeTable | str, chosen_judge: str, grouping: str, injections: str, page_address: Here
-) -> Html:
+def judges_panel(judge_table: JudgeTable | str, chosen_judge: str, grouping: str, page_address: Here) -> Html:
     """The panel about judges.
 
     Args:
         judge_table: the measured judges, or why there are none.
         chosen_judge: the judge whose details show; "" for none.
         grouping: the grouping of the trust table, one of BYS.
-        injections: what is known of injections against the chosen judge; "" for nothing.
         page_address: returns the page's address with changed parameters.
     """
     title = tag("h2", "How good are the judges?")
@@ -94,7 +91,7 @@ def judges_panel(
         ),
         _samples(judge_table.sample, page_address),
         scrolling(tag("table", head, tag("tbody", *lines), cls="figures rates")),
-        _detail(detail.name, detail.figures, grouping, injections, page_address) if detail and detail.figures else "",
+        _detail(detail.name, detail.figures, grouping, page_address) if detail and detail.figures else "",
         AGREEMENT_LINK,
         cls="panel",
         id="judges",
@@ -157,7 +154,7 @@ def _trust(trust: Trust) -> Html:
     return span(MARKS[trust], cls=f"state{' finished' if trust == 'yes' else ''}")
 
 
-def _detail(name: str, judge_figures: JudgeFigures, grouping: str, injections: str, page_address: Here) -> Html:
+def _detail(name: str, judge_figures: JudgeFigures, grouping: str, page_address: Here) -> Html:
     confusion = tag(
         "table",
         table_head("people say", *(term(grade, "Score of the judge") for grade in judge_figures.grades)),
@@ -191,7 +188,6 @@ def _detail(name: str, judge_figures: JudgeFigures, grouping: str, injections: s
     )
     return div(
         tag("h3", f"{name} in detail"),
-        tag("p", injections, cls="convention") if injections else "",
         div(
             div(tag("h4", "Confusion by score"), scrolling(confusion), cls="part"),
             div(tag("h4", "Thresholds"), scrolling(thresholds), cls="part"),

@@ -21,8 +21,6 @@ from blindspot.app.judging_stores import label_count_words, labels_and_givers
 from blindspot.app.markup import Html, div, show, tag
 from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.core.study import Study
-from blindspot.backend.judges.llm.injections import injection_report
-from blindspot.backend.judges.llm.judge import llm_judges
 from blindspot.backend.judges.measuring import BYS as BYS_OF_TRUST
 from blindspot.backend.judges.measuring import SAMPLES, JudgeTable, Sample, measure_judges
 from blindspot.backend.judges.scores import ScoreStore
@@ -86,7 +84,7 @@ def render(open_study: Study, person: Person | None) -> None:
         show(audit_panel(audited, everything.batches, chosen, by, page_address, drawn_from[1]))
         _offer_audit(open_study, audited, *drawn_from)
     show(div(agreement_panel(found), people_panel(found), cls="side-by-side people-beside"), disputes)
-    show(judges_panel(_judges(open_study, mark, sample), judge, trust, _injections(open_study, judge), page_address))
+    show(judges_panel(_judges(open_study, mark, sample), judge, trust, page_address))
     show(batches_panel(batches))
 
 
@@ -111,19 +109,6 @@ def _scores_version(open_study: Study) -> tuple:
 @st.cache_resource(max_entries=4, show_spinner="Measuring the judges …")
 def _measured_judges(_study: Study, cache_version: tuple, scores_version: tuple, sample: Sample | None) -> JudgeTable:
     return measure_judges(_study, None, sample)
-
-
-def _injections(open_study: Study, judge: str) -> str:
-    """The result of the injection test of a language model; "" for other judges."""
-    if judge not in llm_judges(open_study):
-        return ""
-    found = injection_report(open_study, judge)
-    if found is None or not found["tried"]:
-        return f"Injections are not measured: blindspot judge injections {judge}"
-    return (
-        f"Instructions inside passages succeeded in {found['succeeded']:,} of {found['tried']:,} tries: "
-        f"{found['rate']:.1%} ({found['low']:.1%} to {found['high']:.1%})."
-    )
 
 
 def _refusal() -> Html:

@@ -1,3 +1,1 @@
-"""Use language models with an OpenAI-compatible endpoint as judges: prompts, requests, stored answers, and a test of
-prompt injections.
-"""
+"""Use language models with an OpenAI-compatible endpoint as judges: prompts, requests, and stored answers."""

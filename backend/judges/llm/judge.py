@@ -1,8 +1,8 @@
 """Language models as judges. A judge is added by name and then asked about the pairs of a run, or about the pairs that
 people have labelled.
 
-`judges/<name>/` holds the manifest (endpoint, models, prompt, settings; never a key) and `injections.json`. Answers are
-in `judges/answers.db`, and scores in `scores/<name>/`. Whether texts may be sent to the endpoint, and with which key,
+`judges/<name>/` holds the manifest (endpoint, models, prompt, settings; never a key). Answers are in
+ `judges/answers.db`, and scores in `scores/<name>/`. Whether texts may be sent to the endpoint, and with which key,
 is not stored in the study: see `blindspot.backend.core.consent`.
 """
 
