@@ -213,13 +213,11 @@ def test_the_examples_of_the_page_run(study, monkeypatch, tmp_path):
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), namespace)
     assert "P19.dev.0" in set(namespace["hits"]["question"]) and len(namespace["worst"]) == 5
-    assert (study.folder.parent / "relations.pdf").read_bytes().startswith(b"%PDF")
+    assert (study.folder.parent / "relations.html").is_file()
     assert set(namespace["pairs"]["role"]) >= {"positive", "negative"}
     assert "python" in set(study.training_sets()["training_set"])
     with pytest.raises(blindspot.BadInput, match="unknown setting of a training set 'negative'; known: policy"):
         study.build_training_set("other", ["bm25-train"], negative=3)
-    with pytest.raises(blindspot.BadInput, match="must end in"):
-        study.save_plot(namespace["figure"], "figure.jpeg")
 
 
 def test_every_method_is_typed_and_documented():

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from blindspot.app.components.download_buttons import plot_downloads
 from blindspot.app.markup import Html, show
 from blindspot.backend.evaluation.chart_colours import BLUE, BROWN, GOLD, GREEN, HOLLOW, PURPLE, VERMILION
 from blindspot.backend.evaluation.report_plots import config
@@ -28,8 +27,7 @@ IN_DARK = {
 
 
 def plot(chart: Figure, name: str, note: Html | None = None) -> None:
-    """Show a figure in the page's colours, with buttons that save it for a paper. The camera button saves the figure as
-    it looks on the page.
+    """Show a figure in the page's colours. The camera button saves the figure as it looks on the page.
 
     Args:
         note: the line directly below the figure that says what its marks mean.
@@ -44,7 +42,6 @@ def plot(chart: Figure, name: str, note: Html | None = None) -> None:
         config=config(name),
     )
     show(note or "")
-    plot_downloads(chart, name)
 
 
 def _in_dark(chart: Figure) -> Figure:

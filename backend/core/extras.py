@@ -57,7 +57,6 @@ EXTRAS = {
     "milvus": Extra("Milvus needs", ("pymilvus",)),
     "oidc": Extra("signing in with OpenID Connect needs", ("authlib",)),
     "openvino": Extra("OpenVINO needs", ("openvino",)),
-    "plots": Extra("plots for papers need", ("matplotlib",)),
     "service": Extra("the service needs", ("fastapi", "prometheus_client")),
     "tracking": Extra("TensorBoard needs", ("tensorboard",)),
 }

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
 from blindspot.backend.evaluation import report_plots
-from blindspot.backend.evaluation.paper_plots import paper_plot
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-PAPER_WIDTH = 6.7  # inches: the width of the text on A4 and on letter paper
 STYLE = """
 :root { color-scheme: light; --line: #d7dce2; --soft: #5c6672; }
 body { font: 15px/1.5 system-ui, sans-serif; color: #1b2026; max-width: 1200px; margin: 0 auto; padding: 1.5rem 2rem 4rem; }
@@ -24,7 +21,7 @@ caption { text-align: left; font-weight: 600; padding: 0.8rem 0 0.3rem; }
 th, td { text-align: right; padding: 0.2rem 0.6rem; border-bottom: 1px solid var(--line); font-weight: 400; white-space: nowrap; }
 th.left, td.left { text-align: left; } th:first-child, td:first-child { text-align: left; padding-left: 0; white-space: normal; } thead th { color: var(--soft); }
 .soft { color: var(--soft); font-size: 0.88rem; } .notice { border-left: 3px solid #b8860b; background: #fff6df; padding: 0.4rem 0.8rem; }
-button { font: inherit; font-size: 0.85rem; margin-right: 0.4rem; } nav a { margin-right: 1rem; } img.paper { display: none; max-width: 100%; }
+button { font: inherit; font-size: 0.85rem; margin-right: 0.4rem; } nav a { margin-right: 1rem; }
 .conclusions { font-size: 1.08rem; } .conclusions li { margin: 0.35rem 0; } .conclusions a { color: inherit; text-decoration-color: #9aa4b0; }
 .example { border-top: 1px solid var(--line); padding-top: 0.2rem; } .example h3 { margin: 0.8rem 0 0; } .example p { margin: 0.2rem 0; }
 .lists { display: grid; grid-template-columns: 1fr 1fr; gap: 0 2rem; } .lists h4 { margin: 0.5rem 0 0; font-size: 0.92rem; }
@@ -34,7 +31,7 @@ mark.answer { background: #d5f2e3; text-decoration: none; font-weight: 600; } .b
 @media (max-width: 700px) { body { padding: 1rem; } .lists { grid-template-columns: 1fr; } }
 @page { margin: 16mm 14mm; }
 @media print {
-  button, nav, .plot > div, .plot p { display: none !important; } img.paper { display: block; }
+  button, nav, .plot p, .modebar { display: none !important; } .plot > div { zoom: 0.55; }
   body { font-size: 10pt; max-width: none; padding: 0; } h2 { margin-top: 1.4rem; } a { color: inherit; text-decoration: none; }
   .scroll { overflow: visible; } table { font-size: 7.2pt; max-width: 100%; } th, td { white-space: normal; padding: 0.12rem 0.3rem; }
   h1, h2, h3, h4, caption { break-after: avoid; } tr, .example, .plot, li { break-inside: avoid; } thead { display: table-header-group; }
@@ -73,13 +70,11 @@ def remark(text: str) -> str:
 
 
 def as_plot(plot: Figure, name: str) -> str:
-    """Return an interactive plot for the screen, and the same plot as an image for print."""
+    """Return an interactive plot with buttons that save it."""
     from plotly.io import to_html
 
     interactive = to_html(plot, full_html=False, include_plotlyjs=False, config=report_plots.config(name))
     buttons = "".join(
         f'<button type="button" onclick="save(this, \'{form}\')">{form.upper()}</button>' for form in ("svg", "png")
     )
-    picture = b64encode(paper_plot(plot, "svg", PAPER_WIDTH)).decode()
-    printed = f'<img class="paper" alt="{escape(name)}" src="data:image/svg+xml;base64,{picture}">'
-    return f'<div class="plot">{interactive}{printed}<p data-name="{escape(name)}">{buttons}</p></div>'
+    return f'<div class="plot">{interactive}<p data-name="{escape(name)}">{buttons}</p></div>'

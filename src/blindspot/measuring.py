@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from blindspot.backend.evaluation.relevance import Kind
@@ -204,17 +203,6 @@ class StudyMeasures(OpenedStudy):
         from blindspot.backend.evaluation.report_plots import cause_plot
 
         return cause_plot(misses(self.study, a, b, MissOptions(k=k, relevance=relevance, slice=slice)).table)
-
-    def save_plot(self, figure: Figure, path: str | Path) -> Path:
-        """Save a plot for a paper, in one column's width, as .pdf, .svg or .png. Raises BadInput for another ending."""
-        from blindspot.backend.evaluation.paper_plots import FORMS, paper_plot
-
-        path = Path(path)
-        form = next((each for each in FORMS if path.suffix == f".{each}"), None)
-        if form is None:
-            raise BadInput(f"{path.name} must end in {', '.join(f'.{each}' for each in FORMS)}")
-        path.write_bytes(paper_plot(figure, form))
-        return path
 
 
 def _frame(results: Results, **attributes: object) -> pd.DataFrame:

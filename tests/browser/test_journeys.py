@@ -180,15 +180,12 @@ def test_keys_typed_into_a_field_are_text(tab, address):
     assert tab.get_by_label("Ask your own question").input_value() == "napping"
 
 
-def test_plots_and_tables_are_saved_by_buttons(tab, address, study, tmp_path):
+def test_tables_are_saved_by_buttons(tab, address, study, tmp_path):
     """Each button saves a file of its kind, with the figures of the page."""
     from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_with
 
     visit(tab, f"{address}relations?runs=bm25-dev,tiny-dev&view=frequency&k=5")
     begins = {
-        "SVG": b"<?xml",
-        "PDF": b"%PDF-",
-        "PNG": b"\x89PNG",
         "LaTeX": b"% needs \\usepackage{booktabs}",
         "CSV": b"subjects,group",
     }

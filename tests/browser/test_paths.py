@@ -145,9 +145,7 @@ def test_a_researchers_journey(study, tab, tmp_path, record_property):
             "In the top 5, lexical is better than vectors in 1 of 1 relation; most on place of birth (P19), by 50.0 points (95%: ",
         )
         click(tab.get_by_text("Plot of both runs"))
-        tab.locator(".js-plotly-plot").last.wait_for()  # below it are the buttons, which move until it is drawn
-        tab.wait_for_timeout(1500)
-        assert save("plot-relations", "SVG") == "relations.svg"
+        tab.locator(".js-plotly-plot").last.wait_for()
         go("Map", "misses")
         click(tab.get_by_label("Run"))
         click(tab.get_by_role("option", name="vectors"))

@@ -1,4 +1,4 @@
-"""Plots and tables saved for a paper: what the files hold, and that LaTeX accepts them."""
+"""Tables saved for a paper: what the files hold, and that LaTeX accepts them."""
 
 from __future__ import annotations
 
@@ -6,24 +6,17 @@ import csv
 import io
 import re
 import shutil
-import struct
 import subprocess
-import zlib
-from xml.etree import ElementTree
 
-import numpy as np
 import pytest
-from plotly.graph_objects import Bar, Figure, Heatmap, Pie, Scatter, Scattergl
-from plotly.subplots import make_subplots
+from plotly.graph_objects import Figure, Scatter
 
 from blindspot.backend.core.result_table import ResultTable, latex_escaped, latex_tables
 from blindspot.backend.evaluation.comparison import measure_all
 from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_with
 from blindspot.backend.evaluation.panel import Panel, frequency_curves, relation_table
 from blindspot.backend.evaluation.panel_report import frequency_figures, frequency_rows, relation_figures, relation_rows
-from blindspot.backend.evaluation.paper_plots import COLUMN, DPI, FORMS, STYLE, paper_plot
 from blindspot.backend.evaluation.report_plots import curve_plot, dumbbell
-from blindspot.db.errors import BadInput
 from tests.app_pages import HOSTILE, hand_made_study
 
 ENGINES = [name for name in ("tectonic", "pdflatex", "xelatex", "lualatex") if shutil.which(name)]
@@ -35,84 +28,16 @@ def panel(tmp_path_factory):
     return Panel.of_runs(measure_all(study, ["alpha", "beta"], "answers", "dpr"))
 
 
-@pytest.fixture(scope="module")
-def plots(panel):
-    table = relation_table(panel, 5)
-    return [curve_plot(frequency_curves(panel, 5), list(panel.runs)), dumbbell(table, list(panel.runs), ["P19", "P50"])]
-
-
-def test_a_pdf_embeds_its_fonts_as_outlines_that_editors_can_read(plots):
-    for figure in plots:
-        content = paper_plot(figure, "pdf")
-        assert content.startswith(b"%PDF-")
-        assert b"/FontFile2" in content and b"/Type3" not in content, "TrueType, embedded"
-
-
-def test_a_png_is_one_column_wide_and_on_white(plots):
-    content = paper_plot(plots[0], "png")
-    width, _ = struct.unpack(">II", content[16:24])
-    assert width == pytest.approx(COLUMN * DPI, abs=2)
-    parts = re.findall(rb"IDAT", content)
-    assert parts and zlib.decompress(_idat(content))[1:4] == b"\xff\xff\xff", "the first pixel is white"
-
-
-def _idat(content: bytes) -> bytes:
-    at, data = 8, b""
-    while at < len(content):
-        size, kind = struct.unpack(">I4s", content[at : at + 8])
-        data += content[at + 8 : at + 8 + size] if kind == b"IDAT" else b""
-        at += 12 + size
-    return data
-
-
-def test_an_svg_is_the_same_at_every_save_and_refers_to_nothing_outside(plots):
-    first, second = (paper_plot(plots[0], "svg") for _ in range(2))
-    assert first == second and b"<script" not in first
-    ElementTree.fromstring(first.decode())
-    assert not re.search(rb'(href|src)="(?!#)', first)
-
-
-def test_the_groups_and_relations_have_their_names(plots, monkeypatch):
+def test_the_groups_and_relations_of_plots_have_their_names(panel):
     """Their places on the axis are numbers, because the runs of a group stand beside each other."""
-    monkeypatch.setitem(STYLE, "svg.fonttype", "none")
-    frequency, relations = (paper_plot(figure, "svg").decode() for figure in plots)
-    assert "≤1" in frequency and "P19 place of birth" in relations and "P50 author" in relations
-    first, second = (trace.y for trace in plots[1].data if trace.mode == "markers" and trace.showlegend is not False)
+    runs = list(panel.runs)
+    frequency = curve_plot(frequency_curves(panel, 5), runs)
+    relations = dumbbell(relation_table(panel, 5), runs, ["P19", "P50"])
+    assert frequency.to_dict()["layout"]["xaxis"]["ticktext"][0].startswith("≤1<br>")
+    names = relations.to_json()
+    assert "P19 place of birth" in names and "P50 author" in names
+    first, second = (trace.y for trace in relations.data if trace.mode == "markers" and trace.showlegend is not False)
     assert all(a < b for a, b in zip(first, second, strict=True)), "one run below the other"
-
-
-def test_hostile_names_are_text(panel):
-    figure = Figure(Scatter(x=["a", "b"], y=[1, 2], name=HOSTILE, mode="markers"), {"showlegend": True})
-    content = paper_plot(figure, "svg")
-    ElementTree.fromstring(content.decode())
-    assert b"<script" not in content and b"onerror" not in content
-
-
-@pytest.mark.parametrize(
-    "figure",
-    [
-        Figure([Bar(x=[1, 2], y=[3, 4], name="kept"), Bar(x=[1, 2], y=[1, 1], name="dropped")], {"barmode": "stack"}),
-        Figure(Scattergl(x=np.arange(2000.0), y=np.arange(2000.0), mode="markers", marker={"symbol": "diamond-open"})),
-        Figure([Heatmap(x=[0, 1], y=[0, 1], z=[[1, None], [2, 3]]), Scatter(x=[0, 1], y=[None, 1])]),
-        Figure(Scatter(x=[1, 10, 100], y=[1, 2, 3]), {"xaxis": {"type": "log"}}),
-        Figure(),
-    ],
-)
-def test_every_kind_of_trace_on_the_pages_can_be_saved(figure):
-    assert all(len(paper_plot(figure, form)) > 500 for form in FORMS)
-
-
-def test_plots_side_by_side_are_side_by_side():
-    figure = make_subplots(1, 2, subplot_titles=("loss", "rank"))
-    figure.add_trace(Scatter(x=[1, 2], y=[3, 4]), 1, 1)
-    figure.add_trace(Scatter(x=[1, 2], y=[5, 6]), 1, 2)
-    width, height = struct.unpack(">II", paper_plot(figure, "png")[16:24])
-    assert width > 1.8 * COLUMN * DPI > height
-
-
-def test_an_unknown_kind_of_trace_is_refused_with_advice():
-    with pytest.raises(BadInput, match="A plot of kind 'pie' cannot be saved for a paper. Use the camera button"):
-        paper_plot(Figure(Pie(values=[1, 2])), "pdf")
 
 
 def test_csv_holds_every_figure_of_the_page(panel):
@@ -172,15 +97,14 @@ def lacks_booktabs() -> bool:
 
 @pytest.mark.skipif(not ENGINES, reason="no LaTeX engine is installed (tectonic, pdflatex, xelatex or lualatex)")
 @pytest.mark.skipif(bool(ENGINES) and lacks_booktabs(), reason="LaTeX lacks booktabs (texlive-latex-recommended)")
-def test_a_paper_with_an_exported_table_and_figure_compiles(panel, plots, tmp_path):
-    (tmp_path / "curve.pdf").write_bytes(paper_plot(plots[0], "pdf"))
+def test_a_paper_with_exported_tables_compiles(panel, tmp_path):
     table, runs = relation_table(panel, 5), list(panel.runs)
     tables = [relation_rows(table, runs), frequency_rows(frequency_curves(panel, 5), runs)]
     paper = [
-        "\\documentclass{article}\\usepackage{booktabs,graphicx}\\begin{document}",
+        "\\documentclass{article}\\usepackage{booktabs}\\begin{document}",
         latex_tables(tables, [HOSTILE]),
         compare_with(panel.study, "alpha", "beta", ComparisonOptions(k=5, by="relation")).as_latex(),
-        "\\begin{figure}\\includegraphics[width=\\columnwidth]{curve.pdf}\\end{figure}\\end{document}",
+        "\\end{document}",
     ]
     (tmp_path / "paper.tex").write_text("\n".join(paper), encoding="utf-8")
     options = [] if ENGINES[0] == "tectonic" else ["-interaction=nonstopmode", "-halt-on-error"]
@@ -190,7 +114,6 @@ def test_a_paper_with_an_exported_table_and_figure_compiles(panel, plots, tmp_pa
 
 
 def test_a_dark_page_has_lighter_colours_and_the_figure_itself_stays():
-    from plotly.graph_objects import Figure, Scatter
 
     from blindspot.app.components.plots import IN_DARK, _in_dark
     from blindspot.backend.evaluation.chart_colours import BLUE, VERMILION
