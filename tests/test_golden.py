@@ -752,3 +752,260 @@ def test_encoder(tmp_path, encoder):
     expected = stored("encoder/vectors.npz")
     assert least_cosine(passages, expected[f"{encoder}_passages"]) > 0.9995
     assert least_cosine(questions, expected[f"{encoder}_questions"]) > 0.9995
+
+
+# Files that are imported
+
+
+def study_to_import_into(folder: Path) -> Any:
+    """Return a study of golden/formats/passages.jsonl and questions.jsonl."""
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.data.importing.importer import import_passages, import_questions
+
+    study = Study.create(folder)
+    import_passages(study, GOLDEN / "formats" / "passages.jsonl")
+    import_questions(study, GOLDEN / "formats" / "questions.jsonl")
+    return study
+
+
+def imported_passages(folder: Path, path: Path) -> list[list[str]]:
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.data.importing.importer import import_passages
+
+    study = Study.create(folder)
+    import_passages(study, path)
+    return [[each.id, each.title, each.text] for each in study.corpus.scan()]
+
+
+def imported_questions(study: Any, path: Path, split: str | None) -> list[dict[str, Any]]:
+    """Return the questions that the file adds, with the fields that are not empty."""
+    from dataclasses import asdict
+
+    from blindspot.backend.data.importing.importer import import_questions
+
+    known = {question.id for question in study.questions.all()}
+    import_questions(study, path, split=split)
+    added = [asdict(question) for question in study.questions.all() if question.id not in known]
+    return [
+        {name: list(value) if isinstance(value, tuple) else value for name, value in each.items() if value not in (None, "", ())}
+        for each in added
+    ]  # fmt: skip
+
+
+def imported_qrels(study: Any, path: Path) -> list[list[Any]]:
+    from blindspot.backend.data.importing.qrels import import_qrels
+    from blindspot.db.gold import GoldMatches
+
+    import_qrels(study, path)
+    return [[*pair, grade] for pair, grade in GoldMatches(study.labels_path).grades().items()]
+
+
+def imported_run(study: Any, path: Path) -> dict[str, list[list[Any]]]:
+    """Return the passages and scores of each question, and whether the passage holds an answer."""
+    from blindspot.backend.core.runs import answer_matrix
+    from blindspot.backend.data.importing.runs import import_run
+
+    import_run(study, path, "imported")
+    run, ids = study.run("imported"), [each.id for each in study.corpus.scan()]
+    return {
+        question: [[ids[row], float(score), bool(held)] for row, score, held in zip(*hits, strict=True) if row >= 0]
+        for question, *hits in zip(
+            run.question_ids, run.hits.ordinals, run.hits.scores, answer_matrix(study, run), strict=True
+        )
+    }
+
+
+def imported_frequencies(study: Any, path: Path) -> dict[str, int | None]:
+    from blindspot.backend.data.importing.importer import import_frequencies
+
+    import_frequencies(study, path)
+    return {question.id: question.frequency for question in study.questions.all()}
+
+
+def study_of_results(folder: Path, path: Path) -> dict[str, Any]:
+    """Make a study of a results file alone; return its passages, questions and run."""
+    from blindspot.backend.data.importing.from_results import study_from_results
+
+    made = study_from_results(folder, [path]).study
+    [name] = made.runs()
+    return {
+        "passages": [[each.id, each.title, each.text] for each in made.corpus.scan()],
+        "questions": [[each.id, each.text, list(each.answers), each.split] for each in made.questions.all()],
+        "run": np.asarray(made.run(name).hits.ordinals).tolist(),
+    }
+
+
+IMPORTED = {
+    "passages": [*"collection.tsv corpus.jsonl beir own.jsonl psgs.tsv table.csv table.parquet".split()],
+    "questions": [
+        *"asked.csv asked.parquet beir biencoder-nq-train.json entityquestions NQ-open.train.jsonl nq-dev.qa.csv".split(),
+        *"own.jsonl plain.txt popQA.tsv queries.dev.tsv queries.jsonl".split(),
+    ],
+    "qrels": [*"beir.tsv judged.csv judged.parquet trec.qrels".split()],
+    "runs": [*"dpr.json msmarco.tsv pyserini.json run.csv run.trec".split()],
+    "frequencies": ["mentions.tsv"],
+    "results": [*"dpr.json pyserini.json".split()],
+}
+SPLIT_OF = {"plain.txt": "unlabelled", "queries.dev.tsv": "dev", "queries.jsonl": "test", "nq-dev.qa.csv": "dev"}
+
+
+def imported(folder: Path, kind: str, name: str) -> Any:
+    place = {"results": "runs"}.get(kind, kind) if name != "beir" else "."
+    path = GOLDEN / "formats" / place / name
+    if kind == "passages":
+        return imported_passages(folder, path)
+    if kind == "results":
+        return study_of_results(folder, path)
+    study = study_to_import_into(folder)
+    if kind == "questions":
+        return imported_questions(study, path, SPLIT_OF.get(name))
+    take = {"qrels": imported_qrels, "runs": imported_run, "frequencies": imported_frequencies}
+    return take[kind](study, path)
+
+
+@pytest.mark.parametrize("kind", IMPORTED)
+def test_imported_files(tmp_path, kind):
+    expected = stored("formats/imported.json")[kind]
+    for name in IMPORTED[kind]:
+        found = json.loads(json.dumps(imported(tmp_path / name, kind, name)))
+        assert found == expected[name], name
+
+
+# Files that are exported
+
+
+EXPORTED = {
+    "run": ("dpr", "msmarco", "pyserini", "trec"),
+    "questions": ("beir", "dpr-csv", "msmarco", "question-jsonl"),
+    "qrels": ("beir", "msmarco", "trec"),
+    "passages": ("beir", "msmarco", "psgs"),
+}
+
+
+def study_to_export(folder: Path) -> Any:
+    """Return a study with grades, and a run named exported."""
+    from blindspot.backend.data.importing.qrels import import_qrels
+    from blindspot.backend.data.importing.runs import import_run
+
+    study = study_to_import_into(folder)
+    import_qrels(study, GOLDEN / "formats" / "qrels" / "trec.qrels")
+    import_run(study, GOLDEN / "formats" / "runs" / "run.trec", "exported")
+    return study
+
+
+def exported_text(study: Any, what: str, format: str, path: Path) -> str:
+    from blindspot.backend.data import exporting
+
+    if what == "run":
+        exporting.export_run(study, "exported", format, path)
+    else:
+        getattr(exporting, f"export_{what}")(study, format, path=path)
+    return path.read_text(encoding="utf-8")
+
+
+def exported_training_set(folder: Path) -> dict[str, dict[str, str | list]]:
+    """Build a training set with people's, gold, mined and drawn pairs; return the text of each file of each export, or
+    the rows of a Parquet file.
+    """
+    import pyarrow.parquet as parquet
+
+    from blindspot.backend.training_sets.exports import export
+    from blindspot.backend.training_sets.exports.base import ExportOptions
+    from tests.training_studies import build, say, score, training_study
+
+    study = training_study(folder / "study")
+    say(study, "ann", "q0", {"p1": "positive", "p2": "negative", "p3": "unsure"})
+    score(study, {("q0", p): v for p, v in (("p0", 0.9), ("p1", 0.95), ("p2", 0.01), ("p4", 0.02), ("p8", 0.03))})
+    build(study, "answer_match+labels", "made", model="judge", random=2)
+    found: dict[str, dict[str, str | list]] = {}
+    for form in TRAINING_FORMS:
+        more = {"negatives": 3} if form == "sentence-transformers" else {}
+        out = export(study, "made", form, folder / form, ExportOptions(**more)).path
+        found[form] = {
+            path.relative_to(out).as_posix(): parquet.read_table(path).to_pylist()
+            if path.suffix == ".parquet"
+            else path.read_text(encoding="utf-8")
+            for path in sorted(out.rglob("*"))
+            if path.is_file() and path.name not in ("README.md", "manifest.json")
+        }
+    return found
+
+
+TRAINING_FORMS = ("beir", "dpr", "parquet", "rocketqa", "sentence-transformers", "tevatron")
+
+
+def content(text: str | list) -> Any:
+    """Return what an exported file says: the rows in any order, each JSON value as it is read."""
+
+    def value(line: str) -> Any:
+        try:
+            return json.loads(line)
+        except ValueError:
+            return line
+
+    if isinstance(text, list):
+        rows = text
+    elif isinstance(whole := value(text), dict):
+        return whole
+    else:
+        rows = whole if isinstance(whole, list) else [value(line) for line in text.removesuffix("\n").split("\n")]
+    return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
+
+
+@pytest.mark.parametrize("what", EXPORTED)
+def test_exported_files(tmp_path, what):
+    study, expected = study_to_export(tmp_path / "study"), stored("formats/exported.json")[what]
+    for format in EXPORTED[what]:
+        found = exported_text(study, what, format, tmp_path / format)
+        assert content(found) == content(expected[format]), format
+
+
+def test_exported_training_sets(tmp_path):
+    found, expected = exported_training_set(tmp_path), stored("formats/training_sets.json")
+    for form, files in expected.items():
+        assert found[form].keys() == files.keys(), form
+        for name, text in files.items():
+            assert content(json.loads(json.dumps(found[form][name]))) == content(text), (form, name)
+
+
+# Training files that are checked
+
+
+def checked(path: Path, folder: Path) -> dict[str, Any]:
+    """Return what checking a training file finds at once: what it counts, and its pairs as they are in the file: the
+    question, the passage, whether it is a positive, its score.
+    """
+    from blindspot.backend.checking.check import check
+
+    found = check(path, folder)
+    passages = [each.text for each in found.study.corpus.scan()]
+    titles = [each.title for each in found.study.corpus.scan()]
+    questions = {f"q{row + 1}": row for row in range(len(found.study.questions))}
+    texts = {questions[each.id]: each.text for each in found.study.questions.all()}
+    places = found.checked_study.occurrences
+    counts = ("rows", "questions", "passages", "positives", "negatives")
+    return {
+        "counts": {name: getattr(found.facts, name) for name in counts},
+        "pairs": [
+            [int(places.row[i]), texts[places.question[i]], titles[places.passage[i]], passages[places.passage[i]],
+             bool(places.positive[i]), None if np.isnan(places.score[i]) else round(float(places.score[i]), 6)]
+            for i in range(len(places))
+        ],
+    }  # fmt: skip
+
+
+CHECKED = [
+    *"triplets.jsonl triplets-scored.jsonl triplets.csv triplets-quoted.csv triplets.tsv triplets-no-header.tsv".split(),
+    *"triplets.parquet n-tuples.jsonl n-tuples-scored.parquet labelled-pairs.jsonl labelled-pairs-scored.csv".split(),
+    *"labelled-pairs.tsv labelled-pairs.parquet labelled-lists.jsonl labelled-lists-scored.parquet".split(),
+    *"dpr.json dpr.jsonl tevatron.jsonl flagembedding.jsonl rocketqa-dual.tsv rocketqa-cross.tsv".split(),
+    *"msmarco/qidpidtriples.tsv beir saved mined.arrow".split(),
+]
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_checked_files(tmp_path, name):
+    expected = stored("checked/checked.json.gz")[name]
+    found = checked(GOLDEN / "checked" / name, tmp_path / "study")
+    assert found["counts"] == expected["counts"]
+    assert found["pairs"] == expected["pairs"]
