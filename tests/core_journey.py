@@ -13,22 +13,50 @@ TOWNS = ("Arbel", "Brist", "Corve", "Dunmo", "Elsin", "Farro")
 PLACES = {"early": 1, "late": 3}  # where each retriever ranks the passage that answers; the first answers best
 
 
+COMMANDS = """
+import contextlib, io, json, sys
+from blindspot.app import cli
+for line in sys.stdin:
+    sys.argv, code = ["blindspot", *json.loads(line)], 0
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as errors:
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code or 0
+    print(json.dumps([code, out.getvalue(), errors.getvalue()]), flush=True)
+"""
+
+
 class Installed:
-    """The command of an environment, as a person outside the checkout runs it."""
+    """The command of an environment, as a person outside the checkout runs it. One process does all commands."""
 
     def __init__(self, python: Path, home: Path):
         self.python, self.home = python, home
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "BLINDSPOT"))}
         self.environment = kept | {"HOME": str(home), "BLINDSPOT_CACHE": str(home / "cache")}
+        self._commands: subprocess.Popen | None = None
 
     def run(self, *arguments: object) -> subprocess.CompletedProcess:
-        return self._start([self.python.parent / "blindspot", *arguments])
+        words = [str(part) for part in arguments]
+        if self._commands is None:
+            self._commands = subprocess.Popen(
+                [self.python, "-c", COMMANDS],
+                cwd=self.home,
+                env=self.environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        self._commands.stdin.write(json.dumps(words) + "\n")
+        self._commands.stdin.flush()
+        return subprocess.CompletedProcess(words, *json.loads(self._commands.stdout.readline()))
+
+    def close(self) -> None:
+        if self._commands is not None:
+            self._commands.communicate()
 
     def python_code(self, code: str, *arguments: object) -> subprocess.CompletedProcess:
-        return self._start([self.python, "-c", code, *arguments])
-
-    def _start(self, command: list) -> subprocess.CompletedProcess:
-        command = [str(part) for part in command]
+        command = [str(part) for part in (self.python, "-c", code, *arguments)]
         return subprocess.run(
             command, cwd=self.home, env=self.environment, capture_output=True, text=True, stdin=subprocess.DEVNULL
         )

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterator
 
 import pytest
 
@@ -23,10 +24,12 @@ MOST_MEGABYTES = 600
 
 
 @pytest.fixture(scope="module")
-def core(wheel, tmp_path_factory) -> Installed:
+def core(wheel, tmp_path_factory) -> Iterator[Installed]:
     folder = tmp_path_factory.mktemp("core")
     (folder / "home").mkdir()
-    return Installed(make_environment(folder / "environment", wheel), folder / "home")
+    installed = Installed(make_environment(folder / "environment", wheel), folder / "home")
+    yield installed
+    installed.close()
 
 
 @pytest.fixture(scope="module")
@@ -119,25 +122,10 @@ NEEDS = {
 
 
 def test_a_command_names_the_extra_that_it_needs(walked):
-    code = """
-import contextlib, io, json, sys
-from blindspot.app import cli
-said = {}
-for line in json.loads(sys.argv[1]):
-    sys.argv = ["blindspot", *line.split()]
-    with contextlib.redirect_stderr(io.StringIO()) as errors, contextlib.redirect_stdout(io.StringIO()):
-        try:
-            cli.main()
-        except SystemExit as end:
-            said[line] = [end.code, errors.getvalue().strip()]
-print(json.dumps(said))
-"""
-    said = json.loads(walked.python_code(code, json.dumps(list(NEEDS))).stdout)
     for line, extra in NEEDS.items():
-        code, printed = said[line]
-        assert code == 1 and re.fullmatch(rf"blindspot: .+ the extra {extra}: {INSTALL.format(extra)}", printed), (
-            printed
-        )
+        done = walked.run(*line.split())
+        wanted = rf"blindspot: .+ the extra {extra}: {INSTALL.format(extra)}"
+        assert done.returncode == 1 and re.fullmatch(wanted, done.stderr.strip()), done.stderr
     assert not (walked.home / "fresh").exists()
 
 
@@ -258,3 +246,4 @@ print(json.dumps([names, *sizes]))
     print(f"\n{len(names)} distributions, {size / 1e6:.0f} MB, and {compiled / 1e6:.0f} MB that pip compiles")
     assert size < MOST_MEGABYTES * 1e6 and "torch" not in names
     journey(fresh)
+    fresh.close()
