@@ -15,10 +15,9 @@ from typer.testing import CliRunner
 from blindspot.app.commands.batches import batch_app
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.judging.batch_order import select_spread
-from blindspot.backend.judging.batches import batch_of_pairs, make_batch, questions_of
+from blindspot.backend.judging.batches import batch_of_pairs, make_batch, pair_items, questions_of
 from blindspot.backend.judging.near_duplicates import near_duplicates
 from blindspot.backend.judging.pools import Pools
-from blindspot.backend.judging.practice import make_practice
 from blindspot.backend.judging.priority import Calibration, PooledPassage, false_negative_cost
 from blindspot.backend.judging.settings import ArmShares
 from blindspot.db.errors import BadInput, Missing, Refused
@@ -222,7 +221,8 @@ def test_what_waits_in_an_open_batch_or_is_practised_is_not_put_into_another(stu
     first, second = ({item.question for item in items(study, name)} for name in ("first", "second"))
     assert len(first) == len(second) == 60 and not first & second
     Queue(study.labels_path).set_state("first", "closed")
-    batch_of_pairs(study, "practice", [(question, "p1") for question in sorted(first)[:10]], practice=True)
+    practised = pair_items(study, [(question, "p1") for question in sorted(first)[:10]])
+    Queue(study.labels_path).add_batch("practice", practised, {}, practice=True)
     make_batch(study, "third", ["a"], size=100, mix=ArmShares(0, 0, 0))
     assert {item.question for item in items(study, "third")} == first - set(sorted(first)[:10])
 
@@ -383,32 +383,6 @@ def test_what_cannot_be_made_is_said(study, wrong, error, says):
     assert Queue(study.labels_path).batches() == []
 
 
-def test_practice_is_of_settled_questions_most_people_first(study):
-    judge(study, "ann", "q0", {"p1": "positive", "p3": "negative"})
-    for who in ("ann", "ben"):
-        judge(study, who, "q1", {"p5": "negative"})
-        judge(study, who, "q2", {"p5": "related"})
-        judge(study, who, "q5", {"p7": "unsure"})
-    for who, label in (("ann", "positive"), ("ben", "negative")):
-        judge(study, who, "q3", {"p9": label})
-        judge(study, who, "q4", {"p9": label})
-    People(study.labels_path).set_role("cid", "adjudicator")
-    judge(study, "cid", "q4", {"p9": "negative"}, kind="adjudicate")
-    judge(study, "ann", "q6", {"p1": "negative"})
-    Labels(study.labels_path).add("ann", LabelEvent("bad", "bad_question", "q6"))
-    with pytest.raises(
-        Refused, match="practice batch of 20 questions is impossible: 4 questions have settled labels; .* --size 4"
-    ):
-        make_practice(study, "practice")
-    made = make_practice(study, "practice", 4)
-    assert [item.question for item in items(study, "practice")] == ["q4", "q1", "q2", "q0"], (
-        "q3 is in dispute, q5 unsure, q6 bad"
-    )
-    assert (made.adjudicated, made.single_annotator) == (1, 1) and Queue(study.labels_path).batches()[0].practice
-    with pytest.raises(BadInput, match="one question"):
-        make_practice(study, "other", 0)
-
-
 def test_from_the_command_line(study):
     def run(*arguments, fails=False):
         result = CliRunner().invoke(batch_app, [*map(str, arguments), "--study", str(study.folder)])
@@ -433,13 +407,9 @@ def test_from_the_command_line(study):
     assert "are now assigned to anybody" in run("assign", "one", "--anybody", "--bucket", "<=1")
     assigned = [(study.questions.get(item.question).frequency, item.assigned_to) for item in items(study, "one")]
     assert set(assigned) == {(1, None), (20, "ben")}
-    assert "0 questions have settled labels" in run("practice", "p", fails=True)
     assert "nobody is named 'zoe'" in run("assign", "one", "zoe", fails=True)
     assert "PERSON" in run("assign", "one", fails=True)
     assert "already" in run("new", "one", "--run", "a", fails=True)
-    judged_half(study, 6)
-    told = run("practice", "p", "--size", 3)
-    assert "Created batch p: 3" in told and "0 adjudicated" in told
 
 
 def test_the_form_for_a_batch_draws_from_train_or_says_what_dev_is_for(tmp_path):

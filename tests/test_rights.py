@@ -16,7 +16,6 @@ from blindspot.backend.evaluation import saved_slices
 from blindspot.backend.evaluation.saved_selections import save_selection
 from blindspot.backend.judging.batches import batch_of_pairs, make_batch
 from blindspot.backend.judging.guidelines import edit_guidelines
-from blindspot.backend.judging.practice import make_practice
 from blindspot.backend.maps import edits
 from blindspot.backend.upkeep import parts
 from blindspot.backend.upkeep.downloads import download
@@ -100,7 +99,6 @@ ATTEMPTS = {
     "make batches": [
         lambda study, by: make_batch(study, f"pooled by {by}", ["r"], size=1, by=by),
         lambda study, by: batch_of_pairs(study, f"pairs of {by}", [("q0", "p1")], actor=by),
-        lambda study, by: make_practice(study, f"practice by {by}", 1, actor=by),
         lambda study, by: Queue(study.labels_path).add_batch(f"b {by}", [Item("q0", (Candidate("p1"),))], {}, actor=by),
     ],
     "manage batches": [

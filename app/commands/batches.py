@@ -86,12 +86,11 @@ def batch_list(study: StudyOption = None) -> None:
         return
     rows, notes = [], []
     for batch in batches:
-        state = f"{batch.state}, practice" if batch.practice else batch.state
+        state = batch.state
         if note := former_order_note(batch):
             state += f"; {note}"
-        done = "" if batch.practice else batch.done
-        rows.append([batch.name, state, batch.questions, done, batch.made_by or "command line"])
-        if batch.state == "open" and not batch.practice:
+        rows.append([batch.name, state, batch.questions, batch.done, batch.made_by or "command line"])
+        if batch.state == "open":
             waiting = queue.unfinished(batch.name)
             notes += [f"{batch.name}: {line}" for line in waiting_lines(waiting, people)]
             if any(each.is_blocked for each in waiting):
@@ -99,18 +98,6 @@ def batch_list(study: StudyOption = None) -> None:
                     f"{batch.name}: to move on what nobody active can judge: blindspot batch reassign {batch.name}"
                 )
     print_rows(["batch", "state", "questions", "done", "made by"], rows, notes)
-
-
-@batch_app.command("practice")
-def batch_practice(
-    name: Name, size: Annotated[int, typer.Option(min=1, help="Questions.")] = 20, study: StudyOption = None
-) -> None:
-    """Create a practice batch for new annotators from questions with settled labels."""
-    from blindspot.backend.judging.practice import make_practice
-
-    result = make_practice(open_study(study), name, size)
-    _print_summary(result.batch)
-    print(f"{result.adjudicated:,} adjudicated; {result.single_annotator:,} with labels of one person only.")
 
 
 @batch_app.command("close")

@@ -30,12 +30,12 @@ def queue_card(study: Study, person: Person | None, runs: int) -> Html:
     held = len(stores.queue.leases_of(person.name)) if person is not None else 0
     words = "Continue judging" if held else "Judge"
     button = link(words, url.JUDGE, cls="button", data_key="j", title="Key: j")
-    lines = [_batch_line(batch.name, batch.done, batch.questions, batch.practice) for batch in batches]
+    lines = [_batch_line(batch.name, batch.done, batch.questions) for batch in batches]
     return div(div(tag("h2", "Judging"), button, cls="list-head"), *lines, cls="panel")
 
 
-def _batch_line(name: str, judged_count: int, questions: int, practice: bool) -> Html:
+def _batch_line(name: str, judged_count: int, questions: int) -> Html:
     share = judged_count / questions if questions else 0.0
-    state = "practice" if practice else f"{judged_count:,} of {quantity(questions, 'question')} done"
-    bar = "" if practice else div(span(style=f"width:{100 * share:.1f}%"), cls="progress")
+    state = f"{judged_count:,} of {quantity(questions, 'question')} done"
+    bar = div(span(style=f"width:{100 * share:.1f}%"), cls="progress")
     return div(div(span(name, cls="job-name"), span(state, cls="soft"), cls="job-line"), bar, cls="job")

@@ -26,7 +26,6 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.judging.cards import card_key
 from blindspot.backend.judging.guidelines import guidelines
 from blindspot.backend.judging.own_answers import own_answers
-from blindspot.backend.judging.own_work import own_work
 from blindspot.backend.judging.waiting_words import waiting_lines
 from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.events import LabelEvent
@@ -34,7 +33,6 @@ from blindspot.db.people import Person
 from blindspot.db.queue import Batch, Lease
 from blindspot.db.waiting import UnfinishedQuestion
 
-PRACTICE = "Practice: these labels do not count. Finish the question to see the settled labels."
 SKIPPED = "You skipped this question before. Skip it again to leave it to somebody else."
 AHEAD, MAX_AHEAD = 4, 15
 HISTORY = 60  # events that can be undone after a reload
@@ -88,7 +86,6 @@ def _judge(open_study: Study, stores: JudgingStores, person: Person) -> None:
         if event.batch and event.kind != "adjudicate" and not person.paused
     ]
     batches = stores.queue.batches()
-    practice = {batch.name for batch in batches if batch.practice}
     # The questions of the latest events are sent too, so that undo can show its question without waiting for the
     # server.
     recent = dict.fromkeys((event.batch, event.question) for event in history[:12] if event.batch is not None)
@@ -96,9 +93,7 @@ def _judge(open_study: Study, stores: JudgingStores, person: Person) -> None:
     opened_answer = _opened_answer(stores, person, judging.browser_value(component, "open", None))
     if opened_answer is not None and opened_answer not in leased:
         recent[opened_answer] = None
-    undoable = [
-        Lease(batch, question, 0.0, batch in practice) for batch, question in recent if (batch, question) not in leased
-    ]
+    undoable = [Lease(batch, question, 0.0, False) for batch, question in recent if (batch, question) not in leased]
     cards = stores.cards.cards_of_leases(person.name, [*leases, *undoable])
     mine = stores.queue.finished_counts(person.name)
     remaining = _batches_open_to(stores, person.name, str(open_study.labels_path), tuple(mine.items()), tuple(leased))
@@ -106,7 +101,7 @@ def _judge(open_study: Study, stores: JudgingStores, person: Person) -> None:
     again = {card_key(lease.batch, lease.question) for lease in leases if lease.again}
     for card in cards:
         card["progress"] = progress.get(card["batch"], "")
-        card["notice"] = PRACTICE if card["settled"] is not None else SKIPPED if card["key"] in again else ""
+        card["notice"] = SKIPPED if card["key"] in again else ""
     title, lines = ("", []) if leases else _empty_state(open_study, stores, batches, person, mine)
     judging.mount(
         "judge",
@@ -126,21 +121,12 @@ def _judge(open_study: Study, stores: JudgingStores, person: Person) -> None:
             "history": _history(history),
             "empty_title": title,
             "empty": lines,
-            "own_work": []
-            if leases
-            else _own_work(open_study, person.name, str(open_study.labels_path), stores.labels.last_event),
             "paused": person.paused,
             **_guidelines(open_study),
         },
         open_study,
         person.name,
     )
-
-
-@st.cache_data(max_entries=64, show_spinner=False)
-def _own_work(_study: Study, name: str, *key: object) -> list[tuple[str, str]]:
-    """Return a summary of what the person's labels changed. It is computed once after each label."""
-    return own_work(_study, name)
 
 
 def _progress(batch: str, mine: int, remaining: int) -> str:
@@ -192,7 +178,7 @@ def _empty_state(
         come_back = "A lead creates batches; come back when there is one."
         return "There is nothing to judge yet", [about] if person.is_allowed("make batches") else [about, come_back]
     waiting = [each for batch in batches for each in stores.queue.unfinished(batch.name)]
-    judged = sum(mine.get(batch.name, 0) for batch in batches if not batch.practice)
+    judged = sum(mine.get(batch.name, 0) for batch in batches)
     lines = []
     if judged:
         lines.append(f"You judged {quantity(judged, 'question')}. Thank you.")

@@ -143,13 +143,12 @@ def batch_of_pairs(
     pairs: Sequence[tuple[str, str]],
     *,
     people_needed: int = 1,
-    practice: bool = False,
     origin: str = "",
     actor: str | None = None,
 ) -> BatchSummary:
     """Add a batch of (question id, passage id) pairs to the queue, in the given order.
 
-    The pairs may come from a selection on a map, or from settled questions for practice.
+    The pairs may come from a selection on a map.
 
     Args:
         origin: Where the pairs come from.
@@ -161,7 +160,7 @@ def batch_of_pairs(
     require(study, actor, "make batches")
     items = pair_items(study, pairs, people_needed=people_needed)
     settings: dict[str, Any] = {"pairs": len(pairs), "origin": origin}
-    Queue(study.labels_path).add_batch(name, items, settings, practice=practice, actor=actor)
+    Queue(study.labels_path).add_batch(name, items, settings, actor=actor)
     return _summary(name, items, len(items))
 
 

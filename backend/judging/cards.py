@@ -41,11 +41,10 @@ class Cards:
     def cards_of_leases(self, annotator: str, leases: Sequence[Lease]) -> list[Card]:
         """Return the cards for an annotator's leases, in the order of the leases.
 
-        A passage's run, rank, score and (in practice batches) settled label are not sent to the browser until the
-        annotator has labelled the passage, so annotators cannot look them up.
+        A passage's run, rank and score are not sent to the browser until the annotator has labelled the passage, so
+        annotators cannot look them up.
         """
         by_batch: dict[str, list[str]] = {}
-        practice = {(lease.batch, lease.question) for lease in leases if lease.practice}
         for lease in leases:
             by_batch.setdefault(lease.batch, []).append(lease.question)
         cards: dict[str, Card] = {}
@@ -53,14 +52,10 @@ class Cards:
             own_labels = self._labels.labels_by(annotator, questions, batch)
             for card in self._cards_of_batch(batch, questions):
                 labels = own_labels.get(card["question"], {})
-                settled = None
-                if (batch, card["question"]) in practice:
-                    consensus = self._settled_labels(card["question"])
-                    settled = {id: label for id, label in consensus.items() if id in labels}
                 candidates = [
                     shown if shown["passage"] in labels else shown | {"where": ""} for shown in card["candidates"]
                 ]
-                cards[card["key"]] = card | {"given": labels, "settled": settled, "candidates": candidates}
+                cards[card["key"]] = card | {"given": labels, "candidates": candidates}
         return [cards[name] for lease in leases if (name := card_key(lease.batch, lease.question)) in cards]
 
     def adjudication_cards(self, questions: Sequence[str]) -> list[Card]:
@@ -131,18 +126,6 @@ class Cards:
                 for place, candidate in enumerate(candidates)
                 if candidate.passage in passages
             ],
-        }
-
-    def _settled_labels(self, question: str) -> dict[str, dict[str, str]]:
-        """Return for each passage of a practice question its settled label and the adjudicators' notes."""
-        notes: dict[str, str] = {}
-        for event in self._labels.notes(question):
-            if event.passage is not None and event.note:
-                notes[event.passage] = event.note
-        return {
-            pair.passage: {"label": pair.label, "why": notes.get(pair.passage, "")}
-            for pair in self._labels.consensus([question])
-            if pair.label is not None
         }
 
 

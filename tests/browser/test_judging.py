@@ -395,30 +395,6 @@ def test_disputes_are_settled_by_key(tab, desk):
         }
 
 
-def test_practice_shows_where_one_differs(tab, desk):
-    store, people = Labels(desk.labels_path, passages=desk.corpus.ordinals), People(desk.labels_path)
-    people.add("Lea", "lead")
-    store.add("Lea", LabelEvent("a", "label", "q00", (Choice("p0", "positive"), Choice("p1", "negative"))))
-    store.add("Lea", LabelEvent("b", "note", "q00", (Choice("p0"),), note="It names the town."))
-    Queue(desk.labels_path).add_batch(
-        "practice", [Item("q00", (Candidate("p0", 0), Candidate("p1", 1)))], {}, practice=True
-    )
-    with showing(desk) as port:
-        sit_down(tab, port)
-        assert "Practice" in tab.locator(".judge .practice").inner_text() and tab.locator(".candidate").count() == 2
-        press(tab, "3", "3", "Enter", gap=100)
-        tab.wait_for_function("document.querySelectorAll('.judge .settled').length === 2")
-        settled = tab.locator(".judge .settled").all_inner_texts()
-        assert settled == [
-            "Settled as positive; you chose negative. It names the town.",
-            "✓ Agrees with the settled label: negative.",
-        ]
-        press(tab, "Enter", gap=100)
-        tab.wait_for_function("document.querySelectorAll('.judge .candidate').length === 10")
-        tab.wait_for_selector(SAVED)
-        assert labels(desk) == {}
-
-
 def test_the_question_page_takes_labels_too(tab, desk):
     hits = Hits(np.arange(PASSAGES, dtype=np.int32)[None], np.linspace(9, 1, PASSAGES, dtype=np.float32)[None])
     for name in ("alpha", "beta"):

@@ -128,7 +128,7 @@ def change_of_mind(tab, person: Keys | Mouse) -> None:
     """Go back to an answered question, change one label, and return to the open question."""
     person.open_answer(f"Where is thing {REGRETTED}?")
     at(tab, REGRETTED)
-    expect(tab.locator(".judge .practice")).to_contain_text("You finished this question")
+    expect(tab.locator(".judge .notice-line")).to_contain_text("You finished this question")
     person.do("related")
     expect(tab.locator(".judge .chip.related")).to_have_count(1)
     person.do("next")

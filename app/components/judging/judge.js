@@ -136,7 +136,7 @@ class Judging {
 
   show(key, passage) {
     this.key = key;
-    this.confirmed = this.reviewed = null;
+    this.confirmed = null;
     this.folded.clear();
     const labels = this.labels();
     const named = this.card.candidates.findIndex((one) => one.passage === passage);
@@ -263,7 +263,6 @@ class Judging {
       this.say(`${open} not judged. ${this.nameOfKey("rest")}: label ${open === 1 ? "it" : "them"} negative. ${this.nameOfKey("next")} again: leave ${open === 1 ? "it" : "them"} unlabelled`);
       return;
     }
-    if (card.settled && this.reviewed !== this.key) { this.reviewed = this.key; this.say(`Compare with the settled labels. ${this.nameOfKey("next")}: next question`); return; }
     this.leave("finish");
   }
 
@@ -477,7 +476,7 @@ class Judging {
         ...(card.positives[0] ? [...titled(card.positives[0]), ...marked(card.positives[0].line)] : [])),
       ...card.positives.map((one) => node("p", {}, ...titled(one), ...marked(one.pieces))));
     this.parts.head.replaceChildren(
-      card.notice ? node("div", { class: "practice" }, card.notice) : "", this.goneBack(),
+      card.notice ? node("div", { class: "notice-line" }, card.notice) : "", this.goneBack(),
       node("h1", {}, card.text), node("div", { class: "answers-line" }, ...answers),
       node("p", { class: "task" }, taskOf(card)),
       card.positives.length ? this.parts.positives : node("div", { class: "soft positives" }, "No known positives."));
@@ -487,7 +486,7 @@ class Judging {
   goneBack() {
     if (this.key !== this.opened) return "";
     const event = this.badMarks?.get(this.key);
-    return node("div", { class: "practice bad-mark" }, event ? "You marked this question as bad. " : "You finished this question. Label a passage again to change it. ",
+    return node("div", { class: "notice-line bad-mark" }, event ? "You marked this question as bad. " : "You finished this question. Label a passage again to change it. ",
       event ? node("button", { type: "button", onclick: () => this.notBad(event) }, "It is not bad") : "", " ",
       node("button", { type: "button", onclick: () => this.act("next") }, "Back to the open question"));
   }
@@ -510,14 +509,8 @@ class Judging {
 
   nothing() {
     if (this.more) return [node("p", { class: "soft waiting" }, "The next question is loading …")];
-    return [node("h1", {}, this.data.empty_title), ...this.data.empty.map((line) => node("p", {}, line)), this.ownWork(),
+    return [node("h1", {}, this.data.empty_title), ...this.data.empty.map((line) => node("p", {}, line)),
       this.data.answered ? node("p", {}, node("button", { type: "button", onclick: () => this.answers() }, "Your answers")) : ""];
-  }
-
-  // What the person's judging came to.
-  ownWork() {
-    const rows = this.data.own_work ?? [];
-    return rows.length ? node("dl", { class: "own-work" }, ...rows.flatMap(([name, words]) => [node("dt", {}, name), node("dd", {}, words)])) : "";
   }
 
   paintList(card) {
@@ -553,12 +546,9 @@ class Judging {
       one.others ? node("span", { class: "soft others" }, one.others) : "",
       label && one.where ? node("span", { class: "soft where" }, one.where) : "",
       open ? "" : node("span", { class: "line" }, ...marked(one.line)));
-    const settled = this.reviewed === this.key ? card.settled?.[one.passage] : null;
     return node("li", { class: `candidate${here ? " here" : ""}${label ? ` is-${label}` : ""}`, "data-passage": one.passage, "aria-current": here ? "true" : null,
       onclick: (event) => { if (!event.target.closest("button") && !getSelection().toString()) { this.at = place; this.keepPlace(); this.paint(); } } },
-      head, open ? node("p", { class: "text" }, ...marked(one.pieces)) : "", open ? buttons : "",
-      settled ? node("p", { class: `settled ${settled.label === label ? "same" : "other"}` },
-        settled.label === label ? `✓ Agrees with the settled label: ${settled.label}. ` : `Settled as ${settled.label}${label ? `; you chose ${label}` : ""}. `, settled.why ?? "") : "");
+      head, open ? node("p", { class: "text" }, ...marked(one.pieces)) : "", open ? buttons : "");
   }
 
   paintGuidelines(text, version) {

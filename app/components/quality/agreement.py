@@ -102,7 +102,7 @@ def people_panel(quality: Quality) -> Html:
     )
     lines = [_person(each) for each in quality.work]
     drift = quality.drift
-    note = ["Current labels, without those of practice. "]
+    note = ["Current labels. "]
     if drift.passages:
         interval = f" ({bounds(drift.low, drift.high)})" if drift.low is not None else ""
         again = f"{quantity(drift.passages, 'passage')} of {quantity(drift.questions, 'question')}"

@@ -40,11 +40,7 @@ def batches_panel(batches: Sequence[BatchProgress]) -> Html:
 def _lines(progress: BatchProgress) -> list[Html]:
     batch = progress.batch
     share = batch.done / batch.questions
-    arms = (
-        "practice"
-        if batch.practice
-        else ", ".join(f"{progress.arms[arm]:,} {words}" for arm, words in ARMS.items() if arm in progress.arms)
-    )
+    arms = ", ".join(f"{progress.arms[arm]:,} {words}" for arm, words in ARMS.items() if arm in progress.arms)
     bar = div(
         span(style=f"width:{100 * share:.1f}%"),
         cls="progress",
@@ -54,13 +50,13 @@ def _lines(progress: BatchProgress) -> list[Html]:
         aria_valuemax="100",
         aria_label=f"{batch.name}: questions done",
     )
-    done = "–" if batch.practice else f"{batch.done:,} of {batch.questions:,}"
+    done = f"{batch.done:,} of {batch.questions:,}"
     return [
         row(
             tag("td", arms, cls="left kind wide"),
             done,
-            tag("td", "" if batch.practice else bar, cls="bar wide"),
-            tag("td", "✓ done" if batch.done == batch.questions and not batch.practice else batch.state, cls="left"),
+            tag("td", bar, cls="bar wide"),
+            tag("td", "✓ done" if batch.done == batch.questions else batch.state, cls="left"),
             head=batch.name,
         )
     ]

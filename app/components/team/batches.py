@@ -158,16 +158,12 @@ def _start(open_study: Study, name: str, runs: list[str], **settings: Any) -> bo
 def _batch(open_study: Study, batch: Batch, people: list[Person], description: Description | None) -> None:
     """Show a line for a batch, whom it waits for, and a menu with what a lead may do with it."""
     queue, note = judging_stores(open_study).queue, former_order_note(batch)
-    kind = ", ".join(
-        filter(None, ("practice" if batch.practice else "", "closed" if batch.state == "closed" else "", note))
-    )
-    waiting = queue.unfinished(batch.name) if batch.state == "open" and not batch.practice else []
+    kind = ", ".join(filter(None, ("closed" if batch.state == "closed" else "", note)))
+    waiting = queue.unfinished(batch.name) if batch.state == "open" else []
     names = waiting_names(waiting)
     whom = [span(", waits for ", cls="in-line"), names] if names else waiting_lines(waiting, people)
-    done = quantity(batch.questions, "question")
-    if not batch.practice:
-        unit = f" {noun_form(batch.questions, 'question')}"
-        done = join(f"{batch.done:,} of {batch.questions:,}", span(unit, cls="in-line"))
+    unit = f" {noun_form(batch.questions, 'question')}"
+    done = join(f"{batch.done:,} of {batch.questions:,}", span(unit, cls="in-line"))
     line = div(
         span(tag("b", name_with_description(batch.name, description)), span(f" {kind}", cls="soft") if kind else ""),
         span(span(done), span(*whom, cls="soft") if waiting else span("–", cls="soft none"), cls="batch-state"),
@@ -179,8 +175,7 @@ def _batch(open_study: Study, batch: Batch, people: list[Person], description: D
         show_last_message(f"batch-{batch.name}")
         _reassign_button(open_study, batch.name, sum(each.is_blocked for each in waiting))
     with right.popover("Change", key=f"menu-batch-{batch.name}"):
-        if not batch.practice:
-            _menu(open_study, batch, people)
+        _menu(open_study, batch, people)
         part_forms(open_study, "batch", batch.name, is_narrow=True)
 
 

@@ -48,7 +48,7 @@ def render(open_study: Study, person: Person | None) -> None:
 def _answer(open_study: Study, own: int) -> Html:
     """Say in a sentence what waits, or what is labelled. own: how many questions wait for this person."""
     stores = judging_stores(open_study)
-    batches = [each for each in stores.queue.batches() if each.state == "open" and not each.practice]
+    batches = [each for each in stores.queue.batches() if each.state == "open"]
     total = sum(each.questions for each in batches)
     waiting = total - sum(each.done for each in batches)
     counted = (
