@@ -23,20 +23,6 @@ class Description:
     keywords: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PartChange:
-    """Who made a part what it is, and when.
-
-    Attributes:
-        by: None for whoever keeps the study's files.
-        time: Seconds since 1970.
-    """
-
-    name: str
-    by: str | None
-    time: float
-
-
 class Descriptions(PerThread):
     """The descriptions in one labels.db, by kind of part and name. `by` is explained in `blindspot.db.people.People`.
 
@@ -68,20 +54,6 @@ class Descriptions(PerThread):
                 tags = json.dumps(keywords, ensure_ascii=False)
                 row = {"kind": kind, "name": name, "text": text, "tags": tags}
                 insert(connection, "description", **row, changed_by=actor, changed=self._clock())
-
-    def record_change(self, kind: str, name: str, action: str, actor: str | None = None) -> None:
-        """Record that a person made a part now, without a description. `action` is the right that this takes."""
-        with store_transaction(self) as connection:
-            require(connection, actor, action)
-            delete_description(connection, kind, name)
-            insert(connection, "description", kind=kind, name=name, changed_by=actor, changed=self._clock())
-
-    def changes(self, kind: str) -> list[PartChange]:
-        """Return who changed the parts of a kind last, the newest change first."""
-        rows = self.connection.execute(
-            "SELECT name, changed_by, changed FROM description WHERE kind = ? ORDER BY changed DESC, name", (kind,)
-        )
-        return [PartChange(*row) for row in rows]
 
     def rename(self, kind: str, old_name: str, new_name: str, actor: str | None = None) -> None:
         """Move a description to the new name of its part."""

@@ -46,7 +46,6 @@ ACTIONS: dict[str, Action] = {
     "make batches":         Action("make batches of questions to judge", LEADS, True),
     "manage batches":       Action("close, open and assign batches, set how many people a question needs", LEADS),
     "manage people":        Action("add, invite, pause and revoke people, set roles", LEADS),
-    "edit guidelines":      Action("edit the guidelines for annotators", LEADS),
     "change settings":      Action("change the study's settings", NOBODY),
     "set the unit":         Action("set the study's unit of observation", LEADS, True),
     "import":               Action("import passages, questions and runs", LEADS, True),

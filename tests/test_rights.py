@@ -15,7 +15,6 @@ from blindspot.backend.core.units import set_unit
 from blindspot.backend.evaluation import saved_slices
 from blindspot.backend.evaluation.saved_selections import save_selection
 from blindspot.backend.judging.batches import batch_of_pairs, make_batch
-from blindspot.backend.judging.guidelines import edit_guidelines
 from blindspot.backend.maps import edits
 from blindspot.backend.upkeep import parts
 from blindspot.backend.upkeep.downloads import download
@@ -112,10 +111,6 @@ ATTEMPTS = {
         lambda study, by: People(study.labels_path).revoke("ben", actor=by),
         lambda study, by: People(study.labels_path).pause("ben", actor=by),
         lambda study, by: People(study.labels_path).set_role("ben", "adjudicator", actor=by),
-    ],
-    "edit guidelines": [
-        lambda study, by: edit_guidelines(study, f"as {by} says", actor=by),
-        lambda study, by: Descriptions(study.labels_path).record_change("guidelines", by, "edit guidelines", actor=by),
     ],
     "manage parts": [
         lambda study, by: parts.describe(study, "run", "r", f"by {by}", ["good"], actor=by),

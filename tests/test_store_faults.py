@@ -15,8 +15,6 @@ from pathlib import Path
 import pytest
 
 from blindspot.backend.core.study import Study
-from blindspot.backend.judging import guidelines as guidelines_module
-from blindspot.backend.judging.guidelines import guidelines
 from blindspot.backend.judging.labels_io import export_labels, import_labels
 from blindspot.db import backup as backups
 from blindspot.db.connection import DatabaseUnavailable, NotSaved, connect
@@ -368,48 +366,6 @@ def test_a_restore_that_fails_leaves_no_empty_file(study, tmp_path):
     assert study.labels_path.read_bytes() == damaged, "a full disk changes nothing"
     said = limited("backup", kept, 20_000, "")
     assert "the disk" in said and list(tmp_path.glob("**/*.partial*")) == []
-
-
-# A guideline version is complete
-
-
-def test_a_guideline_version_cut_short_is_written_again(study, monkeypatch):
-    found = guidelines(study.folder)
-    path = study.folder / "guidelines" / f"{found.version}.md"
-    assert path.read_text(encoding="utf-8") == found.text
-    path.write_text(found.text[:100], encoding="utf-8")
-    assert guidelines(study.folder) == found
-    assert path.read_text(encoding="utf-8") == found.text
-
-    path.unlink()
-
-    def full(path, text):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(guidelines_module, "write_text", full)
-        assert guidelines(study.folder) == found, "a full disk does not break the page"
-    assert not path.exists()
-    guidelines(study.folder)
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
-
-
-GUIDELINES = """
-import resource, signal, sys
-from pathlib import Path
-from blindspot.backend.judging.guidelines import guidelines
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (50, resource.RLIM_INFINITY))
-print(guidelines(Path(sys.argv[1])).version)
-"""
-
-
-def test_a_disk_that_is_full_leaves_no_half_version(study):
-    done = subprocess.run(
-        [sys.executable, "-c", GUIDELINES, str(study.folder)], capture_output=True, text=True, cwd=ROOT
-    )
-    assert done.returncode == 0, done.stderr
-    assert list((study.folder / "guidelines").iterdir()) == []
 
 
 # Event numbers are bounded

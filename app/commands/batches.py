@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -162,26 +161,6 @@ def batch_reassign(name: Name, study: StudyOption = None) -> None:
     from blindspot.backend.judging.waiting_words import reassignment_sentence
 
     print(reassignment_sentence(_queue(study).reassign(name)))
-
-
-@batch_app.command("guidelines")
-def batch_guidelines(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Markdown file with the new guidelines.", exists=True)
-    ] = None,
-    study: StudyOption = None,
-) -> None:
-    """List the versions of the guidelines for annotators, or put the text of a file into force."""
-    from blindspot.app.terminal_tables import print_rows
-    from blindspot.backend.judging.guidelines import edit_guidelines, guideline_versions
-
-    opened = open_study(study)
-    if file is not None:
-        found = edit_guidelines(opened, file.read_text(encoding="utf-8"))
-        print(f"The guidelines are now version {found.version}.")
-        return
-    rows = [[each.version, each.time_text, each.by or ""] for each in guideline_versions(opened)]
-    print_rows(["version, the one in force first", "since (UTC)", "by"], rows)
 
 
 def _chosen_questions(

@@ -8,7 +8,6 @@ from blindspot.app.components.marks import empty
 from blindspot.app.components.sign_in import sign_in
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.team.batches import batch_panel
-from blindspot.app.components.team.guidelines import guidelines_panel
 from blindspot.app.components.team.people import people_panel
 from blindspot.app.components.team.progress import agreement_words, passages_to_settle, progress_panel
 from blindspot.app.judging_stores import judging_stores, label_count_words
@@ -21,7 +20,7 @@ from blindspot.db.people import Person
 def render(open_study: Study, person: Person | None) -> None:
     """Show the page to a lead; tell other people why they cannot use it."""
     if person is None:
-        sign_in(open_study.labels_path, "On this page leads manage people, batches and guidelines.")
+        sign_in(open_study.labels_path, "On this page leads manage people and batches.")
         return
     if not person.is_allowed("manage people"):
         show(empty("For leads only", "On this page leads manage people and batches, and see their progress."))
@@ -41,7 +40,6 @@ def render(open_study: Study, person: Person | None) -> None:
         progress_panel(open_study)
         batch_panel(open_study, primary=not has_batch)
         people_panel(open_study, person, primary=has_batch and alone and not own)
-        guidelines_panel(open_study)
         jobs.panel(open_study)
 
 
