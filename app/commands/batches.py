@@ -70,15 +70,13 @@ def batch_new(
 
 @batch_app.command("list")
 def batch_list(study: StudyOption = None) -> None:
-    """List the batches with their progress and whom they wait for, oldest first."""
+    """List the batches with their progress and how many questions nobody active can judge, oldest first."""
     from blindspot.app.terminal_tables import print_rows
     from blindspot.backend.judging.batches import former_order_note
-    from blindspot.backend.judging.waiting_words import waiting_lines
-    from blindspot.db.people import People
     from blindspot.db.queue import Queue
 
     opened = open_study(study)
-    queue, people = Queue(opened.labels_path), People(opened.labels_path).all()
+    queue = Queue(opened.labels_path)
     batches = queue.batches()
     if not batches:
         print("No batches yet. Create one: blindspot batch new NAME --run RUN")
@@ -88,15 +86,14 @@ def batch_list(study: StudyOption = None) -> None:
         state = batch.state
         if note := former_order_note(batch):
             state += f"; {note}"
-        rows.append([batch.name, state, batch.questions, batch.done, batch.made_by or "command line"])
-        if batch.state == "open":
-            waiting = queue.unfinished(batch.name)
-            notes += [f"{batch.name}: {line}" for line in waiting_lines(waiting, people)]
-            if any(each.is_blocked for each in waiting):
-                notes.append(
-                    f"{batch.name}: to move on what nobody active can judge: blindspot batch reassign {batch.name}"
-                )
-    print_rows(["batch", "state", "questions", "done", "made by"], rows, notes)
+        waiting = queue.unfinished(batch.name) if batch.state == "open" else []
+        blocked = sum(each.is_blocked for each in waiting)
+        rows.append([batch.name, state, batch.questions, batch.done, blocked, batch.made_by or "command line"])
+        if blocked:
+            notes.append(
+                f"{batch.name}: to move on what nobody active can judge: blindspot batch reassign {batch.name}"
+            )
+    print_rows(["batch", "state", "questions", "done", "blocked", "made by"], rows, notes)
 
 
 @batch_app.command("close")
@@ -155,12 +152,14 @@ def batch_assign(
 def batch_reassign(name: Name, study: StudyOption = None) -> None:
     """Move the questions that wait for paused or simulated people on to the active ones.
 
-    If a question needs more people than can judge it, it then needs only those who can. 'blindspot batch list' names
-    who blocks a batch.
+    If a question needs more people than can judge it, it then needs only those who can. 'blindspot batch list' counts
+    such questions.
     """
-    from blindspot.backend.judging.waiting_words import reassignment_sentence
-
-    print(reassignment_sentence(_queue(study).reassign(name)))
+    result = _queue(study).reassign(name)
+    print(
+        f"{quantity(result.moved_count, 'question')} moved to active people, {result.done_count:,} counted as done, "
+        f"{result.skipped_count:,} skipped by every active person."
+    )
 
 
 def _chosen_questions(

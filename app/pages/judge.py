@@ -26,7 +26,6 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.judging.cards import card_key
 from blindspot.backend.judging.guidelines import guidelines
 from blindspot.backend.judging.own_answers import own_answers
-from blindspot.backend.judging.waiting_words import waiting_lines
 from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.events import LabelEvent
 from blindspot.db.people import Person
@@ -182,25 +181,21 @@ def _empty_state(
     lines = []
     if judged:
         lines.append(f"You judged {quantity(judged, 'question')}. Thank you.")
+    lines += _waiting_sentences(waiting)
     if person.is_allowed("manage batches"):
-        lines += waiting_lines(waiting, who.people(open_study.labels_path).all())
         if any(each.is_blocked for each in waiting):
             lines.append("Reassign them on the page Team.")
+        elif not waiting and is_check(open_study):
+            lines.append("The page Check shows the rate and the rule, and draws more pairs.")
         elif not waiting:
-            lines.append("Enough people have judged every question of every open batch.")
-            if is_check(open_study):
-                lines.append("The page Check shows the rate and the rule, and draws more pairs.")
-            else:
-                lines.append("Create another batch on the page Team.")
-    else:
-        lines += _waiting_sentences(waiting)
+            lines.append("Create another batch on the page Team.")
     if judged:
         return "You are done", lines
     return ("No question for you at the moment" if waiting else "All done"), lines
 
 
 def _waiting_sentences(waiting: list[UnfinishedQuestion]) -> list[str]:
-    """Say what open batches wait for, to somebody who must not know who judges what."""
+    """Say how many questions open batches wait for, without names: annotators must not know who judges what."""
     blocked = sum(each.is_blocked for each in waiting)
     others = len(waiting) - blocked
     lines = []

@@ -99,7 +99,8 @@ def create_batch(tab) -> None:
     needed = tab.get_by_role("spinbutton", name="People per question").last
     needed.fill("2")
     needed.press("Enter")
-    expect(tab.locator(".st-key-team-batches")).to_contain_text("0 of 2 questions, waits for 2 of")
+    expect(needed).to_have_value("2")
+    wait_until_drawn(tab)
     tab.keyboard.press("Escape")
 
 

@@ -24,7 +24,6 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.judges.judge import judges_of
 from blindspot.backend.judging.batches import former_order_note, make_batch, questions_of
 from blindspot.backend.judging.settings import ORDERS, ArmShares, BatchSettings, Order
-from blindspot.backend.judging.waiting_words import reassignment_sentence, waiting_lines, waiting_names
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.backend.training_sets.judged_batches import make_batch_by_judge
@@ -72,7 +71,7 @@ def batch_panel(open_study: Study, primary: bool) -> None:
                     download_row(open_study, "labels", "labels")
         show_last_message("parts-batch")
         if batches:
-            heads = ("batch", "done", "waits for")
+            heads = ("batch", "done", "blocked")
             name, *state = (span(words, cls="soft") for words in heads)
             line = div(name, span(*state, cls="batch-state"), cls="batch-line heads")
             st.columns(_LINE)[0].html(str(line))
@@ -156,24 +155,27 @@ def _start(open_study: Study, name: str, runs: list[str], **settings: Any) -> bo
 
 
 def _batch(open_study: Study, batch: Batch, people: list[Person], description: Description | None) -> None:
-    """Show a line for a batch, whom it waits for, and a menu with what a lead may do with it."""
+    """Show a line for a batch, how many of its questions nobody active can judge, and a menu for the lead."""
     queue, note = judging_stores(open_study).queue, former_order_note(batch)
     kind = ", ".join(filter(None, ("closed" if batch.state == "closed" else "", note)))
     waiting = queue.unfinished(batch.name) if batch.state == "open" else []
-    names = waiting_names(waiting)
-    whom = [span(", waits for ", cls="in-line"), names] if names else waiting_lines(waiting, people)
+    blocked = sum(each.is_blocked for each in waiting)
     unit = f" {noun_form(batch.questions, 'question')}"
     done = join(f"{batch.done:,} of {batch.questions:,}", span(unit, cls="in-line"))
     line = div(
         span(tag("b", name_with_description(batch.name, description)), span(f" {kind}", cls="soft") if kind else ""),
-        span(span(done), span(*whom, cls="soft") if waiting else span("–", cls="soft none"), cls="batch-state"),
+        span(
+            span(done),
+            span(span(", blocked: ", cls="in-line"), f"{blocked:,}") if blocked else span("–", cls="soft none"),
+            cls="batch-state",
+        ),
         cls="batch-line",
     )
     left, right = st.columns(_LINE, vertical_alignment="center")
     with left:
         show(line)
         show_last_message(f"batch-{batch.name}")
-        _reassign_button(open_study, batch.name, sum(each.is_blocked for each in waiting))
+        _reassign_button(open_study, batch.name, blocked)
     with right.popover("Change", key=f"menu-batch-{batch.name}"):
         _menu(open_study, batch, people)
         part_forms(open_study, "batch", batch.name, is_narrow=True)
@@ -225,7 +227,10 @@ def _reassign_button(open_study: Study, name: str, blocked: int) -> None:
 
 def _reassign(open_study: Study, name: str) -> str:
     result = judging_stores(open_study).queue.reassign(name, actor=who.acting_name(open_study.labels_path))
-    return reassignment_sentence(result)
+    return (
+        f"{quantity(result.moved_count, 'question')} moved to active people, {result.done_count:,} counted as done, "
+        f"{result.skipped_count:,} skipped by every active person."
+    )
 
 
 def _most_common(items: list[Item]) -> int:
