@@ -55,10 +55,6 @@ PATH: dict[str, dict[str, tuple[str, str]]] = {
             "and others.",
         ),
         "map": ("map:map_app", "Make maps of the embedding space, list them, print their numbers."),
-        "find": (
-            "find:find",
-            "Find words in passages (by BM25 if it is indexed), questions or the notes of annotators.",
-        ),
         "tags": (
             "tags:tags_app",
             "Tag questions with your own words, and list, rename, merge, remove and export the tags.",

@@ -32,7 +32,6 @@ PAGES = {
     "Slices": "slices",
     "Map": "map",
     "Question": "question",
-    "Find": "find",
     "Judge": "judge",
     "Quality": "quality",
     "Team": "team",

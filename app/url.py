@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import streamlit as st
 
 HOME, COMPARE, RELATIONS, SLICES, MAP = "./", "compare", "relations", "slices", "map"
-FIND, CHECK = "find", "check"
+CHECK = "check"
 QUESTION, JUDGE, QUALITY, TEAM, TRAINING, EXPERIMENTS = (
     "question",
     "judge",

@@ -17,7 +17,6 @@ from blindspot.db.backup import sync_to_disk
 from blindspot.db.connection import AMONG, DatabaseUnavailable, PerThread
 from blindspot.db.errors import BlindspotError, Missing, Refused
 from blindspot.db.records import Passage
-from blindspot.db.word_search import contains_all_words
 
 _BLOCK = 1000
 _SCHEMA = """
@@ -106,19 +105,6 @@ class Corpus(PerThread):
         sql = "SELECT id, title, text FROM passage WHERE ordinal >= ? AND ordinal < ? ORDER BY ordinal"
         for low in range(max(start, 0), end, size):
             yield self.connection.execute(sql, (low, min(low + size, end))).fetchall()
-
-    def find(self, search_words: Sequence[str], limit: int, row_count: int) -> list[int]:
-        """Return the first `limit` rows at most whose title and text together contain every word, ignoring case.
-
-        Args:
-            row_count: number of rows to look through, from the first; a scan of all would take long in a large collection.
-        """
-        condition, values = contains_all_words("(title || ' ' || text)", search_words)
-        found = self.connection.execute(
-            f"SELECT ordinal FROM passage WHERE ordinal < ? AND {condition} ORDER BY ordinal LIMIT ?",
-            (row_count, *values, limit),
-        )
-        return [row[0] for row in found]
 
     def by_id(self, ids: Iterable[str]) -> dict[str, Passage]:
         """Return the passages of some ids. Ids that the collection does not hold are left out."""

@@ -33,7 +33,6 @@ from blindspot.db.events import (
 )
 from blindspot.db.judgements import Consensus, CorrectedRelevance, Judgement, views_as_of
 from blindspot.db.leases import finish_imported_questions
-from blindspot.db.word_search import contains_all_words
 
 OutboxEntry = LabelEvent | QueueEvent | Mapping[str, Any]
 
@@ -254,27 +253,6 @@ class Labels(PerThread):
         """Return the notes on a question and its passages, without undone ones."""
         source = "live_event WHERE question = ? AND note IS NOT NULL ORDER BY number"
         return list(read_records(self.connection, EventRow, source, (question,)))
-
-    def find_notes(
-        self,
-        search_words: Sequence[str],
-        annotator: str | None = None,
-        limit: int = 50,
-        excluded_questions: Iterable[str] = (),
-    ) -> list[EventRow]:
-        """Return the notes that contain all words, without undone ones, newest first.
-
-        Args:
-            annotator: only this annotator's notes.
-            excluded_questions: questions whose notes are left out.
-        """
-        condition, patterns = contains_all_words("note", search_words)
-        source = (
-            f"live_event WHERE note IS NOT NULL AND (? IS NULL OR annotator = ?) AND {condition} "
-            f"AND NOT question {AMONG} ORDER BY number DESC LIMIT ?"
-        )
-        values = [annotator, annotator, *patterns, json.dumps(list(excluded_questions)), limit]
-        return list(read_records(self.connection, EventRow, source, values))
 
     @property
     def last_event(self) -> int:

@@ -136,11 +136,6 @@ function onKey(event) {
     setTimeout(() => { session.opening = false; tags.focus(); }, fold ? 600 : 0);
     return;
   }
-  if (event.key === "/") {
-    const field = searchField();
-    if (field) { event.preventDefault(); field.focus(); field.select(); return; }
-    session.toSearchField = true;                          // the link to Find is followed below
-  }
   const anchor = document.querySelector(`a[data-key="${CSS.escape(event.key)}"]`);
   if (anchor && !event.repeat) { event.preventDefault(); anchor.click(); return; }
   if (event.key === "Enter" && event.target instanceof Element && event.target.matches(".hit")) open(event.target);
@@ -158,11 +153,6 @@ function keysHere() {
     keys.push(["j, k", "next, previous passage"], ["1, 2, 3, 0", "label it positive, related, negative, unsure"], ["z", "undo the last label"]);
   }
   return keys;
-}
-
-// The field of the page Find.
-function searchField() {
-  return document.querySelector(".st-key-find input[type=text]");
 }
 
 function showKeys() {
@@ -257,15 +247,6 @@ function settle() {
     main().scrollTo({ top: session.scroll.top });
     session.scroll = null;
   } else if (session.scroll && Date.now() > session.scroll.until) session.scroll = null;
-  if (session.toSearchField && searchField()) {
-    session.toSearchField = false;
-    searchField().focus();
-  }
-  // Find without words begins in its field.
-  if (session.begun !== location.href && document.activeElement === document.body && document.querySelector("[data-to-search]") && searchField()) {
-    session.begun = location.href;
-    searchField().focus({ preventScroll: true });
-  }
   // A rerun replaces the link that was followed; move the focus to its replacement.
   if (session.focus && document.activeElement === document.body) {
     document.querySelector(`a[data-focus="${CSS.escape(session.focus)}"]`)?.focus({ preventScroll: true });

@@ -21,7 +21,6 @@ GROUPS = (
     (("Training", url.TRAINING), ("Experiments", url.EXPERIMENTS)),
 )
 """The pages of the menu, in groups that follow the path: see and look, judge, train."""
-FIND = "Find words in passages, questions and notes. Key: /"
 TAKES = {"Quality": "see others' labels", "Team": "manage people"}
 """The right that a person needs to see the link to a page."""
 
@@ -29,7 +28,7 @@ TAKES = {"Quality": "see others' labels", "Team": "manage people"}
 def header(
     study_name: str | None, current_page: str, person: Person | None = None, hidden_pages: Collection[str] = ("Check",)
 ) -> Html:
-    """The study's name, the link to Find, the signed-in person and the menu.
+    """The study's name, the signed-in person and the menu.
 
     The menu's links keep the chosen runs, k and relevance.
 
@@ -52,21 +51,11 @@ def header(
                 )
             )
     brand = link(span("Blindspot"), url.href(url.HOME, parameters), cls="brand")
-    is_find = current_page == "Find"
-    find = link(
-        "Find",
-        url.href(url.FIND, parameters),
-        cls="quiet find here" if is_find else "quiet find",
-        title=FIND,
-        data_key="/",
-        aria_current="page" if is_find else None,
-    )
     return tag(
         "header",
         div(
             brand,
             span(study_name or "", cls="study-name"),
-            find,
             span(*_at_work(person), cls="person"),
             cls="left",
         ),

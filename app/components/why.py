@@ -23,9 +23,8 @@ from blindspot.backend.evaluation.miss_facts import (
     summary_sentence,
     unchecked_gold_sentence,
 )
-from blindspot.backend.retrieval.full_text import MAX_WORDS
 from blindspot.backend.text.number_words import quantity
-from blindspot.db.records import Passage, Question
+from blindspot.db.records import Question
 
 Causes = Callable[[MissExplanation | None, str], Html]
 """Returns what the rules of causes say of the question, with figures if an explanation is given; the second argument is
@@ -203,7 +202,7 @@ def _neighbours(explanation: MissExplanation) -> list[Html]:
         lines = [
             tag(
                 "li",
-                _passage_link(explanation.passages[each.ordinal]),
+                explanation.passages[each.ordinal].title or "untitled",
                 " ",
                 span(_number(each.similarity), cls="soft"),
                 join(" ", gold_badge()) if each.is_gold else "",
@@ -223,9 +222,3 @@ def _without_words(explanation: MissExplanation, near: Sequence[Neighbour]) -> H
     if 2 * without <= len(near):
         return Html("")
     return tag("p", f"{without:,} of its {len(near):,} nearest neighbours have no word of the question.")
-
-
-def _passage_link(passage: Passage) -> Html:
-    """A passage's title, as a link that finds the passage."""
-    words = (passage.title or passage.text)[:MAX_WORDS]
-    return link(passage.title or "untitled", url.href(url.FIND, {"words": words, "place": "passages"}))

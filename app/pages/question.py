@@ -33,7 +33,6 @@ from blindspot.backend.evaluation.causes import NAMESAKE_SHARE
 from blindspot.backend.evaluation.miss_facts import name_share
 from blindspot.backend.evaluation.slice_words import in_words
 from blindspot.backend.retrieval import live
-from blindspot.backend.retrieval.full_text import unknown_names
 from blindspot.backend.retrieval.retriever import kind_of
 from blindspot.backend.text.answers import answer_spans, mentions_subject, rule_for
 from blindspot.db.errors import BlindspotError
@@ -399,13 +398,6 @@ def _ask_box(open_study: Study) -> None:
     )
 
 
-def _unknown_names(open_study: Study, question_id: str) -> None:
-    """Warn about names in a typed question that occur in no passage."""
-    for name in unknown_names(open_study, question_id, hidden_questions.hidden_ids(open_study)):
-        words = f"“{name}” is in none of the passages that hold its words: the collection may not know it, and a retriever returns others."
-        show(notice(words, kind="warning"))
-
-
 def _way_back() -> Html:
     """The link from a live question back to the study's questions."""
     own = ("ask", "expect", "left", "right", "show", "more")
@@ -444,7 +436,6 @@ def _own_question(open_study: Study) -> None:
     k = min(open_study.settings.k, len(open_study.corpus))
     others = [name for name in retrievers if name not in (left, right)]
     others = _more_lists(others) if others else []
-    _unknown_names(open_study, asked)
     lists = []
     for side, name in zip(SIDES, dict.fromkeys((left, right, *others)), strict=False):
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-PAGES = ("", "compare", "relations", "relations?view=frequency", "slices?slice=relation%3AP19", "question?why=1", "judge", "find?words=born",
+PAGES = ("", "compare", "relations", "relations?view=frequency", "slices?slice=relation%3AP19", "question?why=1", "judge",
          "quality", "map", "team", "training", "training?tab=models", "experiments", "check")  # fmt: skip
 WIDTHS = {"light": (1400, 1000, 400), "dark": (1400,)}
 MAIN = """() => [...document.querySelectorAll('a.button.main, a.next, [data-testid^=stBaseButton-primary]')].filter(
@@ -16,7 +16,7 @@ FIRST = """() => { const title = document.querySelector('h1'), field = [...docum
     return title && (!field || title.compareDocumentPosition(field) & Node.DOCUMENT_POSITION_FOLLOWING); }"""
 UNSEEN = """() => { const here = document.querySelector('.top nav .here')?.getBoundingClientRect();
     return Boolean(here && (here.left < 0 || here.right > innerWidth)); }"""
-LOOKING = ("", "compare", "relations", "slices", "question", "find", "map")
+LOOKING = ("", "compare", "relations", "slices", "question", "map")
 ELSEWHERE = {"presentation-role-conflict"}  # minor, of Streamlit's field for files
 
 

@@ -41,16 +41,6 @@ def test_from_home_to_a_question_and_through_its_list(tab, address):
     expect(tab.locator(".pager")).to_contain_text(f"of {total} questions")
     assert parameters(tab)["cell"] == "only_a"
 
-    listed = tab.url
-    tab.keyboard.press("/")
-    field = tab.get_by_label("Words to find")
-    expect(field).to_be_focused()
-    field.fill("weaver")
-    field.press("Enter")
-    expect(tab.locator(".found :is(li, tbody tr)").first).to_contain_text("weaver")
-    visit(tab, listed)
-    tab.wait_for_selector(".questions a.question")
-
     title = tab.locator(".questions a.question").first.inner_text()
     tab.locator(".questions a.question").first.click()
     expect(tab.locator("h1")).to_have_text(title)

@@ -12,7 +12,7 @@ from tests.browser.servers import showing
 from tests.studies import make_study
 
 WORD, NAME = "w" * 10_000, "n" * 2_000
-PAGES = ("", "compare", "relations", "slices", "question?q=q0", "judge", "quality", "training", "map", "find?words=a")
+PAGES = ("", "compare", "relations", "slices", "question?q=q0", "judge", "quality", "training", "map")
 WIDER = """() => {
   const wide = [document.scrollingElement, document.querySelector('[data-testid=stMain]')]
     .some(each => each && each.scrollWidth > each.clientWidth + 1);

@@ -15,7 +15,6 @@ from blindspot.app.components.marks import unbroken
 from blindspot.app.markup import link, show, tag
 from blindspot.backend.core.result_table import signed_number, stated_interval
 from blindspot.backend.maps.point_values import questions_of_cluster
-from blindspot.backend.retrieval.full_text import MAX_WORDS
 from blindspot.backend.text.number_words import quantity
 from blindspot.backend.upkeep.study_path import NextStep
 
@@ -105,7 +104,7 @@ def next_step(shown: Shown) -> NextStep | None:
     if shown.point is not None:
         asked = [*shown.point.asked_by, *(each for _, each in shown.point.retrieving)]
         if not asked:
-            return NextStep("Find what has its words", url.FIND, parameters={"words": shown.point.title[:MAX_WORDS]})
+            return None
         words = "Open the first of its questions"
         return NextStep(words, url.QUESTION, parameters={"question": map.question_ids[asked[0]], **pair})
     if questions := groups.missed_questions(map, numbers, run, reference, k):
