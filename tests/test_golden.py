@@ -994,6 +994,46 @@ def checked(path: Path, folder: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def cleaned(path: Path, folder: Path) -> dict[str, Any]:
+    """Return the files that are written after a person calls the sixth negative pair a positive: their text, or the
+    rows of a table that is not text.
+    """
+    from datasets import Dataset
+    from pyarrow import parquet
+
+    from blindspot.backend.checking.check import check
+    from blindspot.backend.checking.pairs import negative_pairs
+    from blindspot.db.events import Choice, LabelEvent
+    from blindspot.db.labels import Labels
+    from blindspot.db.people import People
+
+    found = check(path, folder / "study")
+    pairs = negative_pairs(found.checked_study.occurrences)
+    place = min(5, len(pairs) - 1)
+    question, passage = f"q{pairs.question[place] + 1}", f"p{pairs.passage[place] + 1}"
+    People(found.study.labels_path).add("ann")
+    event = LabelEvent("e", "label", question, (Choice(passage, "positive"),))
+    Labels(found.study.labels_path, passages=found.study.corpus.ordinals).add("ann", event)
+    found.write(folder / path.name)
+
+    def rows_or_text(file: Path) -> Any:
+        if file.suffix == ".parquet":
+            return parquet.read_table(file).to_pylist()
+        return Dataset.from_file(str(file)).to_list() if file.suffix == ".arrow" else file.read_bytes().decode()
+
+    written = sorted((folder / path.name).rglob("*")) if path.is_dir() else [folder / path.name]
+    data = [
+        file
+        for file in written
+        if file.is_file() and (not path.is_dir() or (path / file.relative_to(folder / path.name)).exists())
+    ]
+    return {
+        file.relative_to(folder).as_posix(): rows_or_text(file)
+        for file in data
+        if file.name not in ("state.json", "dataset_info.json")
+    }
+
+
 CHECKED = [
     *"triplets.jsonl triplets-scored.jsonl triplets.csv triplets-quoted.csv triplets.tsv triplets-no-header.tsv".split(),
     *"triplets.parquet n-tuples.jsonl n-tuples-scored.parquet labelled-pairs.jsonl labelled-pairs-scored.csv".split(),
@@ -1009,3 +1049,9 @@ def test_checked_files(tmp_path, name):
     found = checked(GOLDEN / "checked" / name, tmp_path / "study")
     assert found["counts"] == expected["counts"]
     assert found["pairs"] == expected["pairs"]
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_cleaned_files(tmp_path, name):
+    found, expected = cleaned(GOLDEN / "checked" / name, tmp_path), stored("checked/cleaned.json.gz")[name]
+    assert found == expected
