@@ -220,11 +220,7 @@ def test_the_docs_show_the_table():
 
 BUTTONS = {
     "": {"lead": {"Start"}, "adjudicator": set(), "annotator": set()},
-    "training": {
-        "lead": {"Judge a sample", "Certify this set", "Build"},
-        "adjudicator": set(),
-        "annotator": set(),
-    },
+    "training": {"lead": {"Build"}, "adjudicator": set(), "annotator": set()},
     "training?tab=sets": {"lead": {"Build"}, "adjudicator": set(), "annotator": set()},
     "training?tab=models": {
         "lead": {"Train on raw", "Train a cross-encoder on raw"},
