@@ -99,13 +99,6 @@ PATH: dict[str, dict[str, tuple[str, str]]] = {
     "Keep": {
         "settings": ("settings:settings", "Show the settings of the study itself, or change those that are named."),
         "jobs": ("jobs:jobs_app", "List jobs, print their logs, cancel them."),
-        "copy": ("imports:copy", "Copy the study, even while it is in use."),
-        "rename": ("parts:rename", "Rename a run, batch, training set, model or map."),
-        "describe": (
-            "parts:describe",
-            "Describe a run, batch, training set, model or map, and give it keywords; without options, show its "
-            "description and dependents.",
-        ),
         "delete": ("parts:delete", "Delete a run, batch, training set, model or map."),
     },
 }

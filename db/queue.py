@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from blindspot.db import descriptions, leases, waiting
+from blindspot.db import leases, waiting
 from blindspot.db.blindness import hidden_questions
 from blindspot.db.connection import PerThread, insert, store_transaction
 from blindspot.db.errors import Refused
@@ -364,24 +364,8 @@ class Queue(PerThread):
             require(connection, actor, "manage batches")
             connection.execute("UPDATE batch SET state = ? WHERE number = ?", (state, batch_number(connection, batch)))
 
-    def rename(self, batch: str, name: str, actor: str | None = None) -> None:
-        """Rename a batch, together with its description.
-
-        Raises:
-            Refused: The new name is taken, or label events name the batch; they cannot be changed.
-        """
-        check_display_name(name, "batch")
-        with store_transaction(self) as connection:
-            require(connection, actor, "manage parts")
-            number = batch_number(connection, batch)
-            if connection.execute("SELECT 1 FROM batch WHERE name = ?", (name,)).fetchone():
-                raise Refused(f"there is a batch {name!r} already; choose another name")
-            _refuse_judged_batch(connection, number, batch, "renamed; describe or tag it instead")
-            connection.execute("UPDATE batch SET name = ? WHERE number = ?", (name, number))
-            descriptions.move_description(connection, "batch", batch, name)
-
     def delete(self, batch: str, actor: str | None = None) -> None:
-        """Delete a batch that nobody has worked on, with its description.
+        """Delete a batch that nobody has worked on.
 
         Raises:
             Refused: The batch has labels, or people finished or skipped questions of it.
@@ -393,7 +377,6 @@ class Queue(PerThread):
             for table in ("lease", "candidate", "batch_question"):
                 connection.execute(f"DELETE FROM {table} WHERE batch = ?", (number,))
             connection.execute("DELETE FROM batch WHERE number = ?", (number,))
-            descriptions.delete_description(connection, "batch", batch)
 
     def count_events(self, batch: str) -> int:
         """Return how many label events and queue events name a batch. Raises Missing."""

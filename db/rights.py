@@ -58,7 +58,7 @@ ACTIONS: dict[str, Action] = {
     "experiment":           Action("run an experiment", LEADS, True),
     "start other jobs":     Action("start any other job", LEADS, True),
     "cancel jobs":          Action("cancel a job", LEADS, True),
-    "manage parts":         Action(("rename, describe and delete runs, batches, training sets, models and "
+    "manage parts":         Action(("delete runs, batches, training sets, models and "
         "maps"), LEADS, True),
     "export":               Action("export runs, training sets, models and reports", LEADS, True),
     "export labels":        Action("export labels", LEADS),

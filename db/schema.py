@@ -284,16 +284,6 @@ CREATE TRIGGER queue_act_no_replace BEFORE INSERT ON queue_act
 WHEN EXISTS (SELECT 1 FROM queue_act WHERE number = NEW.number OR gesture = NEW.gesture)
 BEGIN SELECT RAISE(ABORT, 'queue acts are append-only: this one is there already'); END;
 
-CREATE TABLE description ( -- what people say about the parts of a study
-    kind TEXT NOT NULL CHECK (kind <> ''),
-    name TEXT NOT NULL CHECK (name <> ''),
-    text TEXT NOT NULL DEFAULT '',
-    tags TEXT NOT NULL DEFAULT '[]' CHECK (json_valid(tags)),
-    changed_by TEXT REFERENCES annotator (name),
-    changed REAL NOT NULL,
-    PRIMARY KEY (kind, name)
-) STRICT, WITHOUT ROWID;
-
 CREATE TABLE tag_event ( -- people's own words on questions; the tags that stand follow from the events in order
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     kind TEXT NOT NULL CHECK (kind IN ('add', 'remove', 'rename', 'delete')),

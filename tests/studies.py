@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -125,3 +126,10 @@ def make_small_demo(folder: Path) -> None:
         time.sleep(0.2)
         job = jobs.status(study, job.id)
     assert job.state == "done", (job.error, jobs.log(study, job.id))
+
+
+def copied(study: Study, folder: Path) -> Study:
+    """A writable copy."""
+    study.questions.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    shutil.copytree(study.folder, folder)
+    return Study.open(folder)

@@ -25,7 +25,7 @@ from blindspot.backend.experiments.tables import difference
 from blindspot.backend.text.number_words import quantity
 from tests.app_pages import HOSTILE, Page, words
 from tests.experiments import experiment_study
-from tests.training_studies import copied
+from tests.studies import copied
 
 
 @pytest.fixture(scope="module")

@@ -37,9 +37,9 @@ def whole(tmp_path_factory):
 @pytest.fixture
 def study(whole, tmp_path):
     """A copy that a test may change."""
-    from blindspot.backend.core.copying import copy_study
+    from tests.studies import copied
 
-    copy_study(whole, tmp_path / "copy")
+    copied(whole, tmp_path / "copy")
     return Study.open(tmp_path / "copy")
 
 

@@ -24,8 +24,8 @@ from blindspot.backend.upkeep.downloads import download
 from blindspot.db.jobs import Job
 from blindspot.db.people import People
 from tests.app_pages import HOSTILE, Page
-from tests.studies import make_study
-from tests.training_studies import build, copied, say, training_study
+from tests.studies import copied, make_study
+from tests.training_studies import build, say, training_study
 
 
 @pytest.fixture(scope="module")

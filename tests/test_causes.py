@@ -425,10 +425,10 @@ def test_compare_counts_causes_and_lists_their_questions(study):
 
 def test_an_annotator_with_open_questions_sees_no_causes_by_labels(study, compared):
     """Their pages still count every other cause."""
-    from blindspot.backend.core.copying import copy_study
+    from tests.studies import copied
 
     copy = study.folder.parent / "copy"
-    copy_study(study, copy)
+    copied(study, copy)
     People(copy / "labels.db").add("lea", "lead")
     Queue(copy / "labels.db").add_batch("b", [Item("plain", (Candidate("plain-winner"),))], {})
     seen = {name: Page(copy, "compare", name, a="dense", b="bm25", k=K, causes=1).text for name in ("ann", "lea")}

@@ -43,7 +43,7 @@ from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.queue import Queue
 from tests import training_files as made
-from tests.training_studies import copied
+from tests.studies import copied
 
 WORDS = [f"w{number}" for number in range(400)]
 

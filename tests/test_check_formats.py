@@ -218,7 +218,7 @@ def test_a_dataset_with_splits_is_checked_for_leaks(tmp_path):
 def test_our_own_exports_come_in_and_go_back_byte_for_byte(tmp_path, small_demo):
     from blindspot.backend.training_sets.builder import build
     from blindspot.backend.training_sets.exports import export
-    from tests.training_studies import copied
+    from tests.studies import copied
 
     study = copied(small_demo, tmp_path / "demo")
     run = next(name for name in study.runs() if "train" in name)

@@ -12,7 +12,6 @@ import pytest
 
 from blindspot.backend.core import consent
 from blindspot.backend.core.consent import IDENTITY, NeedsConsent, server_of
-from blindspot.backend.core.copying import copy_study
 from blindspot.backend.core.http_client import HttpClient
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.user_folder import user_folder
@@ -118,8 +117,6 @@ def test_a_relative_folder_of_settings_is_ignored(study, monkeypatch):
 
 def test_another_folder_and_a_study_in_its_place_have_none(study, tmp_path):
     consent.give_consent(study, SERVER)
-    copy_study(study, tmp_path / "copy")
-    assert servers(Study.open(tmp_path / "copy")) == [] and not (tmp_path / "copy" / IDENTITY).exists()
     shutil.copytree(study.folder, tmp_path / "by-hand")
     assert servers(Study.open(tmp_path / "by-hand")) == []
     shutil.rmtree(study.folder)
@@ -127,11 +124,6 @@ def test_another_folder_and_a_study_in_its_place_have_none(study, tmp_path):
     assert servers(theirs) == []
     (theirs.folder / IDENTITY).write_text("")
     assert servers(theirs) == []
-    (theirs.folder / IDENTITY).unlink()
-    copy_study(Study.open(tmp_path / "copy"), tmp_path / "again")
-    shutil.rmtree(theirs.folder)
-    (tmp_path / "again").rename(theirs.folder)
-    assert servers(Study.open(theirs.folder)) == []
 
 
 @pytest.mark.parametrize("word", ["", "\u00e9", "mine", "f" * 33, "../x"])

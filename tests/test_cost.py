@@ -58,10 +58,10 @@ def test_a_manifest_without_the_figures_has_none_of_them():
 
 
 def test_a_run_records_its_cost_and_the_report_shows_it(indexed_study, tmp_path):
-    from blindspot.backend.core.copying import copy_study
     from blindspot.backend.retrieval.retrieve import retrieve
+    from tests.studies import copied
 
-    copy_study(indexed_study, tmp_path / "copy")
+    copied(indexed_study, tmp_path / "copy")
     study = Study.open(tmp_path / "copy")
     run = retrieve(study, "dense", encoder="tiny", split="dev", k=5, device="cpu")
     cost = cost_of(run.manifest)

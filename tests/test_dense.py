@@ -216,7 +216,7 @@ def test_cosine_vectors_are_stored_at_unit_length(study, tmp_path, tiny):
 
 
 def test_a_damaged_file_of_vectors_is_one_line(indexed_study, tmp_path):
-    from tests.training_studies import copied
+    from tests.studies import copied
 
     study = copied(indexed_study, tmp_path / "s")
     path = study.path("indexes", "tiny", "embeddings.npy")

@@ -37,7 +37,7 @@ from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from tests.experiments import TINY as ALL
 from tests.experiments import experiment_study
-from tests.training_studies import copied
+from tests.studies import copied
 
 TINY = {key: value for key, value in ALL.items() if key != "reader"}
 

@@ -29,8 +29,7 @@ from blindspot.backend.experiments.workbench import Workbench
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 from blindspot.db.records import Passage, Question
 from tests.experiments import TINY, experiment_study
-from tests.studies import make_study
-from tests.training_studies import copied
+from tests.studies import copied, make_study
 
 SETTING = {key: TINY[key] for key in ("start", "seeds", "ks", "depth", "training")}
 

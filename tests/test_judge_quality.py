@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from blindspot.analysis.judge_quality import JudgedPairs, judge_figures, verdict, weighted_auc
-from blindspot.backend.core.copying import copy_study
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_judge import learn_judge
 from blindspot.backend.judges.imported import import_judgements
@@ -25,7 +24,7 @@ from blindspot.db.people import People
 from blindspot.db.queue import Queue
 from tests.app_pages import Page
 from tests.indexes import bm25_of
-from tests.studies import births, make_study, people
+from tests.studies import births, copied, make_study, people
 from tests.training_studies import say, score
 
 
@@ -114,7 +113,7 @@ def original(tmp_path_factory):
 
 @pytest.fixture
 def study(original, tmp_path):
-    copy_study(original[0], tmp_path / "copy")
+    copied(original[0], tmp_path / "copy")
     return Study.open(tmp_path / "copy")
 
 

@@ -91,12 +91,12 @@ def test_the_audit_is_the_same_with_and_without_a_judge(study):
 def make_study_again(study):
     import shutil
 
-    from blindspot.backend.core.copying import copy_study
     from blindspot.backend.core.study import Study
     from blindspot.db.connection import connect
+    from tests.studies import copied
 
     folder = study.folder.with_name("copy")
-    copy_study(study, folder)
+    copied(study, folder)
     shutil.rmtree(folder / "scores", ignore_errors=True)
     connection = connect(folder / "labels.db")
     for table in ("candidate", "batch_question", "batch"):

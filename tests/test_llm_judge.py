@@ -10,7 +10,6 @@ from zlib import crc32
 import pytest
 
 from blindspot.backend.core import consent, http_client
-from blindspot.backend.core.copying import copy_study
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.judge import judge_kind_of, judges_of
 from blindspot.backend.judges.llm import endpoint as http
@@ -25,7 +24,7 @@ from blindspot.db.people import People
 from blindspot.db.records import Passage
 from tests.indexes import bm25_of
 from tests.llm_server import ChatServer, answer, pair_of
-from tests.studies import births, make_study, people
+from tests.studies import births, copied, make_study, people
 from tests.training_studies import say
 
 QUICK = {"timeout": 5.0, "retries": 2, "concurrency": 4}
@@ -43,7 +42,7 @@ def original(tmp_path_factory):
 
 @pytest.fixture
 def study(original, tmp_path):
-    copy_study(original, tmp_path / "copy")
+    copied(original, tmp_path / "copy")
     return Study.open(tmp_path / "copy")
 
 

@@ -18,7 +18,8 @@ from blindspot.backend.training_sets.mining import (
 )
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.records import Hits, Question
-from tests.training_studies import PASSAGES, copied, training_study
+from tests.studies import copied
+from tests.training_studies import PASSAGES, training_study
 
 
 @pytest.fixture(scope="module")

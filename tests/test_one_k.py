@@ -14,7 +14,7 @@ from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from tests.app_pages import Page
-from tests.training_studies import copied
+from tests.studies import copied
 
 A, B = RUNS["bm25"], BEFORE
 

@@ -53,10 +53,10 @@ def test_lists_keep_their_depth_and_order():
 
 
 def test_retrieval_without_own_passages_has_the_asked_depth(indexed_study, tmp_path):
-    from blindspot.backend.core.copying import copy_study
     from blindspot.backend.core.study import Study
+    from tests.studies import copied
 
-    copy_study(indexed_study, tmp_path / "copy")
+    copied(indexed_study, tmp_path / "copy")
     study = Study.open(tmp_path / "copy")
     passage = study.corpus.passages([0])[0]
     study.questions.add([Question(passage.id, passage.text, dataset="own", split="test", gold=("p1",))])

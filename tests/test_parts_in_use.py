@@ -1,22 +1,14 @@
 """The name of a part is reserved before the work, and a study in use is copied whole."""
 
-import json
-import os
-import shutil
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
-from blindspot.backend.core.copying import copy_study
-from blindspot.backend.core.manifest import atomic_folder, write_manifest
+from blindspot.backend.core.manifest import atomic_folder
 from blindspot.backend.core.study import Study
-from blindspot.db import backup as backups
-from blindspot.db.errors import BlindspotError, Refused
-from blindspot.db.events import LabelEvent
-from blindspot.db.labels import Labels
-from tests.labelled_studies import command, labelled_study
+from blindspot.db.errors import Refused
+from tests.labelled_studies import labelled_study
 
 ROOT = Path(__file__).parents[1]
 
@@ -94,76 +86,3 @@ def test_two_parts_whose_names_begin_alike_are_built_side_by_side(tmp_path):
             (shorter / "file").write_text("short")
         assert (longer / "file").read_text() == "kept"
     assert (tmp_path / "x.y" / "file").read_text() == "kept" and (tmp_path / "x" / "file").read_text() == "short"
-
-
-# Copying a study in use
-
-
-def test_a_copy_of_a_study_in_use_is_whole(study, tmp_path):
-    """Labels are stored and a run is made repeatedly while copies are made."""
-    for name, manifest in (("runs/old", True), ("runs/unfinished", False), ("models/m", True)):
-        part = study.folder / name
-        part.mkdir(parents=True)
-        (part / "data").write_text("0" * 1000)
-        if manifest:
-            write_manifest(part, {"kind": "run"})
-    (study.folder / "notes.txt").write_text("mine")
-    os.mkfifo(study.folder / "pipe")
-    text = study.settings_path.read_text()
-    study.settings_path.write_text(f'{text}\n[encoders.m]\nmodel = "{study.folder}/models/m"\n')
-    stop, number = threading.Event(), [0]
-
-    def label():
-        store = Labels(study.labels_path, passages=study.corpus.ordinals)
-        while not stop.is_set():
-            number[0] += 1
-            store.add("ann", LabelEvent(f"w{number[0]}", "note", "P19.dev.0", note="x" * 500))
-        store.close()
-
-    def remake():
-        version = 0
-        while not stop.is_set():
-            version += 1
-            with atomic_folder(study.folder / "runs" / "old") as building:
-                for file in ("a", "b", "c"):
-                    (building / file).write_text(str(version) * 100)
-                write_manifest(building, {"kind": "run", "version": version})
-            time.sleep(0.05)
-
-    threads = [threading.Thread(target=label), threading.Thread(target=remake)]
-    for thread in threads:
-        thread.start()
-    try:
-        for copy in range(6):
-            stored = number[0] - 1
-            made = copy_study(study, tmp_path / f"copy{copy}")
-            assert made.left_out == ("runs/unfinished",)
-            opened = Study.open(made.folder)
-            found = backups.check(opened.labels_path)
-            assert found.problems == () and found.events >= stored
-            assert len(opened.corpus) == 12 and opened.runs() == ["old"]
-            assert opened.settings.encoders["m"].model == str(made.folder / "models" / "m")
-            run = made.folder / "runs" / "old"
-            if (run / "a").exists():
-                version = json.loads((run / "manifest.json").read_text())["version"]
-                assert {(run / file).read_text() for file in ("a", "b", "c")} == {str(version) * 100}
-            assert not (made.folder / "jobs").exists() and (made.folder / "notes.txt").read_text() == "mine"
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    assert "Copied the study to" in command(study, "copy", tmp_path / "by-command")
-    with pytest.raises(Refused, match="exists already"):
-        copy_study(study, tmp_path / "copy0")
-    with pytest.raises(Refused, match="inside the study"):
-        copy_study(study, study.folder / "copy")
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
-
-
-def test_a_full_disk_leaves_no_half_copy(study, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        shutil, "copy2", lambda *args, **named: (_ for _ in ()).throw(OSError(28, "No space left on device"))
-    )
-    with pytest.raises(BlindspotError, match="the study cannot be copied .No space left on device.; make room"):
-        copy_study(study, tmp_path / "copy")
-    assert not list(tmp_path.glob("*copy*"))

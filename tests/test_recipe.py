@@ -26,8 +26,8 @@ from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.people import People
 from tests.indexes import bm25_of
-from tests.studies import births, make_study, people, tiny_bert
-from tests.training_studies import copied, say
+from tests.studies import births, copied, make_study, people, tiny_bert
+from tests.training_studies import say
 
 pytest.importorskip("accelerate", reason="training needs accelerate")
 

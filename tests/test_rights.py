@@ -18,7 +18,6 @@ from blindspot.backend.judging.batches import batch_of_pairs, make_batch
 from blindspot.backend.maps import edits
 from blindspot.backend.upkeep import parts
 from blindspot.backend.upkeep.downloads import download
-from blindspot.db.descriptions import Descriptions
 from blindspot.db.errors import BlindspotError, Refused
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.jobs import Jobs
@@ -29,7 +28,8 @@ from blindspot.db.rights import ACTIONS, JOBS, ROLES, action_of_job, role_allows
 from blindspot.db.tags import Tags
 from tests.app_pages import Page
 from tests.job_kinds import every_kind
-from tests.training_studies import build, copied, training_study
+from tests.studies import copied
+from tests.training_studies import build, training_study
 
 NAMES = {"annotator": "ann", "adjudicator": "ada", "lead": "lea"}
 DOCS = Path(__file__).parents[1] / "docs" / "people-and-rights.md"
@@ -113,13 +113,8 @@ ATTEMPTS = {
         lambda study, by: People(study.labels_path).set_role("ben", "adjudicator", actor=by),
     ],
     "manage parts": [
-        lambda study, by: parts.describe(study, "run", "r", f"by {by}", ["good"], actor=by),
-        lambda study, by: parts.rename(study, "run", "r", f"r-{by}", True, actor=by),
         lambda study, by: parts.delete(study, "training-set", "raw", True, actor=by),
-        lambda study, by: Queue(study.labels_path).rename("first", f"first of {by}", actor=by),
-        lambda study, by: Queue(study.labels_path).delete(f"first of {by}", actor=by),
-        lambda study, by: Descriptions(study.labels_path).rename("run", "r", "x", actor=by),
-        lambda study, by: Descriptions(study.labels_path).remove("run", "x", actor=by),
+        lambda study, by: Queue(study.labels_path).delete("first", actor=by),
     ],
     "export": [lambda study, by: download(study, "report", "report", "html", actor=by)],
     "export labels": [lambda study, by: download(study, "labels", "labels", "csv", actor=by)],

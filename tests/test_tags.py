@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blindspot.backend.core.copying import copy_study
 from blindspot.backend.evaluation.comparison import Comparison, measure_all
 from blindspot.backend.evaluation.slices import TAGS, Facts, by_results
 from blindspot.backend.evaluation.tag_export import tag_rows, tags_as_csv, tags_as_json
@@ -25,6 +24,7 @@ from blindspot.db.queue import Candidate, Item, Queue
 from blindspot.db.tags import RESERVED, Tags
 from tests import forked
 from tests.app_pages import Page, hand_made_study
+from tests.studies import copied
 
 
 @pytest.fixture
@@ -197,7 +197,7 @@ def test_tags_choose_the_questions_of_a_batch(study, tags):
 def test_backups_and_copies_carry_tags(study, tags, tmp_path):
     tags.add("x", ["q1"], "alpha", "ann")
     kept = checked_backup(study.labels_path, tmp_path / "kept.db")
-    copy_study(study, tmp_path / "copy")
+    copied(study, tmp_path / "copy")
     assert standing(Tags(tmp_path / "copy" / "labels.db")) == [("x", "q1", "alpha", "ann")]
     tags.add("later", ["q2"], actor="ann")
     tags.close()

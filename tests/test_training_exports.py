@@ -18,8 +18,8 @@ from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.queue import Queue
 from blindspot.db.records import Passage
-from tests.studies import make_study, tiny_bert
-from tests.training_studies import QUESTIONS, build, copied, say, score, training_study
+from tests.studies import copied, make_study, tiny_bert
+from tests.training_studies import QUESTIONS, build, say, score, training_study
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,8 @@ from blindspot.backend.training_sets.differences import (
 )
 from blindspot.backend.training_sets.training_set import read_groups
 from blindspot.db.errors import BadInput, Missing, Refused
-from tests.training_studies import build, content, copied, say, score
+from tests.studies import copied
+from tests.training_studies import build, content, say, score
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ from blindspot.backend.training_sets.spec import TrainingSetSpec
 from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 from blindspot.db.records import Hits
-from tests.training_studies import born, build, content, copied, say, score
+from tests.studies import copied
+from tests.training_studies import born, build, content, say, score
 
 
 @pytest.fixture

@@ -22,7 +22,8 @@ from blindspot.db.labels import Labels
 from blindspot.db.records import Hits
 from tests.indexes import bm25_of
 from tests.installed import installed
-from tests.training_studies import build, content, copied, judge_report, say, score, told
+from tests.studies import copied
+from tests.training_studies import build, content, judge_report, say, score, told
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Renaming, describing, deleting and downloading the parts of a study, and what depends on them."""
+"""Deleting and downloading the parts of a study, and what depends on them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from blindspot.backend.core.manifest import write_json
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
-from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.backend.upkeep import parts
 from blindspot.backend.upkeep.dependents import dependents
 from blindspot.backend.upkeep.downloads import download, formats
-from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
+from blindspot.db.errors import Missing, Refused
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.queue import Candidate, Item, Queue
 from blindspot.db.records import Hits
-from blindspot.db.tags import Tags
-from tests.training_studies import build, copied, training_study
+from tests.studies import copied
+from tests.training_studies import build, training_study
 
 
 def record(folder: Path, file: str, content: dict) -> None:
@@ -74,62 +73,19 @@ def test_what_depends_on_a_part_is_named(study):
     assert words(study, "map", "m") == words(study, "batch", "first") == []
 
 
-def test_a_run_is_renamed_after_confirmation_and_stays_whole(study):
-    before = study.run("r").hits.ordinals[:]
-    with pytest.raises(Refused, match="named by others: batch first was made from it; training set raw"):
-        parts.rename(study, "run", "r", "bm25-train")
-    assert study.runs() == ["r"]
-    parts.describe(study, "run", "r", "The first one.", ["keep"])
-    parts.rename(study, "run", "r", "bm25-train", is_confirmed=True)
-    assert study.runs() == ["bm25-train"] and study.run("bm25-train").manifest["name"] == "bm25-train"
-    assert np.array_equal(study.run("bm25-train").hits.ordinals, before)
-    assert parts.description(study, "run", "bm25-train").text == "The first one."
-    assert TrainingSet.open(study, "raw").manifest["request"]["runs"] == ["r"], "its record says what happened"
-
-
-def test_parts_have_keywords_and_questions_have_tags(study, blindspot):
-    code, out, err = blindspot("describe", "run", "r", "--keyword", "paper", "--study", study.folder)
-    assert not code and "Keywords: paper" in out and "tag" not in out.casefold(), err
-    assert Tags(study.labels_path).counts() == []
-    with pytest.raises(BadInput, match="a keyword is a word or two without commas"):
-        parts.describe(study, "run", "r", "", ["a,b"])
-    code, out, err = blindspot("describe", "--help")
-    assert not code and "--keyword" in out and "tag" not in out.casefold(), err
-
-
-@pytest.mark.parametrize("new", ["raw", "a/b", "..", "", "x" * 65])
-def test_a_name_that_is_taken_or_no_name_changes_nothing(study, new):
-    build(study, name="other")
-    with pytest.raises(BlindspotError):
-        parts.rename(study, "training-set", "other", new, is_confirmed=True)
-    assert set(parts.part_names(study, "training-set")) == {"raw", "other"}
-
-
-def test_a_set_is_renamed_in_its_own_record(study):
-    parts.rename(study, "training-set", "raw", "noisy", is_confirmed=True)
-    renamed = TrainingSet.open(study, "noisy")
-    assert renamed.manifest["name"] == renamed.manifest["request"]["name"] == "noisy"
-    assert sum(1 for _ in renamed.groups()) == renamed.manifest["counts"]["questions"]
-
-
 def test_a_model_goes_with_its_encoder_and_its_index(study):
-    with pytest.raises(Refused, match="cannot be renamed: encoder tuned belongs to it; index tuned"):
-        parts.rename(study, "model", "tuned", "better", is_confirmed=True)
     with pytest.raises(Refused, match="confirm"):
         parts.delete(study, "model", "tuned")
     record(study.path("models", "mapped"), "training.json", {"kind": "adapter", "encoder": "tuned"})
     with pytest.raises(Refused, match="cannot be deleted: model mapped needs it; delete those first"):
         parts.delete(study, "model", "tuned", is_confirmed=True)
     parts.delete(study, "model", "mapped", is_confirmed=True)
-    parts.describe(study, "model", "tuned", "old", [])
     also = parts.delete(study, "model", "tuned", is_confirmed=True)
     assert [each.kind for each in also] == ["encoder", "index"]
     assert (
         parts.part_names(study, "model") == [] and not study.parts("indexes") and "tuned" not in study.settings.encoders
     )
-    assert not list(study.folder.glob("models/.*")) and "old" not in str(
-        parts.Descriptions(study.labels_path).of_kind("model")
-    )
+    assert not list(study.folder.glob("models/.*"))
 
 
 def test_a_job_that_uses_a_part_protects_it(study, monkeypatch):
@@ -147,39 +103,24 @@ class Unfinished:
 
 def test_a_batch_that_people_worked_on_is_kept(study):
     queue = Queue(study.labels_path)
-    parts.rename(study, "batch", "first", "monday")
     queue.claim("ann")
-    Labels(study.labels_path).add("ann", LabelEvent("a", "label", "q0", (Choice("p1", "positive"),), batch="monday"))
-    for attempt in (parts.rename, parts.delete):
-        with pytest.raises(Refused, match="people have worked on batch 'monday'"):
-            attempt(study, "batch", "monday", *(["new"] if attempt is parts.rename else []), is_confirmed=True)
-    parts.describe(study, "batch", "monday", "The first batch.", ["pilot", "pilot", " "])
-    assert parts.description(study, "batch", "monday").keywords == ("pilot",)
+    Labels(study.labels_path).add("ann", LabelEvent("a", "label", "q0", (Choice("p1", "positive"),), batch="first"))
+    with pytest.raises(Refused, match="people have worked on batch 'first'"):
+        parts.delete(study, "batch", "first", is_confirmed=True)
     queue.add_batch("second", [Item("q1", (Candidate("p1"),))], {})
     queue.claim("ann", 3)
     with pytest.raises(Refused, match="nothing brings batch 'second' back"):
         parts.delete(study, "batch", "second")
     parts.delete(study, "batch", "second", is_confirmed=True)
-    assert parts.part_names(study, "batch") == ["monday"] and [lease.batch for lease in queue.leases_of("ann")] == [
-        "monday"
+    assert parts.part_names(study, "batch") == ["first"] and [lease.batch for lease in queue.leases_of("ann")] == [
+        "first"
     ]
-
-
-@pytest.mark.parametrize(
-    "text, keywords",
-    [("x" * 2001, []), ("a\0b", []), ("", ["a,b"]), ("", ["a\nb"]), ("", ["t"] + list("abcdefghijklmnopqrstu"))],
-)
-def test_descriptions_that_will_not_do(study, text, keywords):
-    with pytest.raises(BadInput):
-        parts.describe(study, "run", "r", text, keywords)
-    assert parts.description(study, "run", "r").keywords == ()
 
 
 @pytest.mark.parametrize("kind, name", [("run", "nothing"), ("model", "nothing"), ("batch", "nothing"), ("thing", "r")])
 def test_parts_that_are_not_there(study, kind, name):
-    for attempt in (parts.delete, parts.description, lambda *given: parts.rename(*given, "new")):
-        with pytest.raises((Missing, Refused), match="no .*nothing|unknown kind"):
-            attempt(study, kind, name)
+    with pytest.raises((Missing, Refused), match="no .*nothing|unknown kind"):
+        parts.delete(study, kind, name)
 
 
 def test_every_kind_is_downloaded(study):
@@ -204,11 +145,6 @@ def test_the_command_line(study):
     def command(*arguments: str) -> str:
         return CliRunner().invoke(app, [*arguments, "--study", str(study.folder)], catch_exceptions=False).output
 
-    said = command("describe", "run", "r", "--text", "BM25 over train.", "--keyword", "paper", "--keyword", "x")
-    assert "BM25 over train.\nKeywords: paper, x\n- batch first was made from it" in said
-    assert "Keywords: paper\n" in command("describe", "run", "r", "--without", "x")
-    assert "Run r is now bm25." in command("rename", "run", "r", "bm25", "--yes")
-    assert "Nothing depends on it." in command("describe", "map", "m")
     assert "Deleted map m." in command("delete", "map", "m", "--yes")
     assert "Deleted model tuned, with encoder tuned and index tuned." in command("delete", "model", "tuned", "--yes")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from itertools import count
 from pathlib import Path
 
@@ -79,13 +78,6 @@ def training_study(folder: Path) -> Study:
     for name, role in (("ann", "annotator"), ("ben", "annotator"), ("ada", "adjudicator")):
         People(study.labels_path).add(name, role)
     return study
-
-
-def copied(study: Study, folder: Path) -> Study:
-    """A writable copy."""
-    study.questions.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    shutil.copytree(study.folder, folder)
-    return Study.open(folder)
 
 
 _numbers = count(1)

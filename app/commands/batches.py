@@ -72,7 +72,6 @@ def batch_new(
 def batch_list(study: StudyOption = None) -> None:
     """List the batches with their progress and how many questions nobody active can judge, oldest first."""
     from blindspot.app.terminal_tables import print_rows
-    from blindspot.backend.judging.batches import former_order_note
     from blindspot.db.queue import Queue
 
     opened = open_study(study)
@@ -83,12 +82,9 @@ def batch_list(study: StudyOption = None) -> None:
         return
     rows, notes = [], []
     for batch in batches:
-        state = batch.state
-        if note := former_order_note(batch):
-            state += f"; {note}"
         waiting = queue.unfinished(batch.name) if batch.state == "open" else []
         blocked = sum(each.is_blocked for each in waiting)
-        rows.append([batch.name, state, batch.questions, batch.done, blocked, batch.made_by or "command line"])
+        rows.append([batch.name, batch.state, batch.questions, batch.done, blocked, batch.made_by or "command line"])
         if blocked:
             notes.append(
                 f"{batch.name}: to move on what nobody active can judge: blindspot batch reassign {batch.name}"

@@ -35,18 +35,6 @@ FileOrIr = Annotated[
 import_app = group("Import passages, questions, runs, relevance judgements or entity frequencies.")
 
 
-def copy(
-    target: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")], study: StudyOption = None
-) -> None:
-    """Copy the study, even while it is in use."""
-    from blindspot.backend.core.copying import copy_study
-
-    result = copy_study(open_study(study), target)
-    print(f"Copied the study to {result.folder}: {quantity(result.files, 'file')}, {result.bytes / 1e6:,.1f} MB.")
-    for part in result.left_out:
-        print(f"Left out {part}: unfinished.")
-
-
 def new(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
     title: Annotated[str | None, typer.Option("--name", help="Name of the study (default: the folder's name).")] = None,

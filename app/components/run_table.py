@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import streamlit as st
-
 from blindspot.analysis.accuracy import mean
-from blindspot.app import study, url, who
+from blindspot.app import study, url
 from blindspot.app.components.compare_tables import measure_heads, run_figures, scrolling
-from blindspot.app.components.marks import INTERVAL, letter, methods_note, notice
+from blindspot.app.components.marks import INTERVAL, letter, methods_note
 from blindspot.app.components.marks import SUCCESS as SUCCESS_HELP
-from blindspot.app.components.parts import descriptions, name_with_description
 from blindspot.app.components.relations_tables import choices
-from blindspot.app.markup import Html, div, join, link, row, show, span, table, table_head, tag, term
+from blindspot.app.markup import Html, div, join, link, row, span, table, table_head, tag, term
 from blindspot.app.runs import convention, left_out, retriever_label, short_time
 from blindspot.app.study import MeasuredRun
 from blindspot.backend.core.study import Study
@@ -23,18 +20,13 @@ from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.report_text import index_size, per_second
 from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.retrieval.cost import Cost, cost_of
-from blindspot.backend.upkeep import parts
-from blindspot.db.descriptions import Description
-from blindspot.db.errors import BlindspotError
 
 COST = "Median time of one question asked alone. Small print: questions per second when searched together, and the size of the index without models. Both were measured when the run was made."
-STAR, HIDE = "starred", "hidden"
-"""Keywords of runs, which a lead sets: a starred run comes first, a hidden one is left out of Home."""
 
 
 def run_tables(open_study: Study, runs: Mapping[str, dict]) -> Html:
     """Every run with the chosen measure and its cost, by question set: the set of the compared runs first, then the
-    newest. Within a set, starred runs come first, then those with the highest measure.
+    newest. Within a set, those with the highest measure come first.
 
     A measure that needs to know all relevant passages counts gold passages, as `blindspot report --measure` does.
     """
@@ -42,25 +34,21 @@ def run_tables(open_study: Study, runs: Mapping[str, dict]) -> Html:
     a, b = url.one_of("a", list(runs), first), url.one_of("b", list(runs), second)
     measure = MEASURES.get(url.one_of("measure", MEASURES.names(), SUCCESS.name))
     relevance: Kind = "gold" if measure.needs_all else "answers"
-    about = descriptions(open_study, "run")
-    hidden = [name for name in runs if HIDE in _keywords(about.get(name)) and name not in (a, b)]
-    shown = {name: runs[name] for name in reversed(list(runs)) if name not in hidden}
+    shown = {name: runs[name] for name in reversed(list(runs))}
     found = {name: study.measured(open_study, name, relevance, runs[name].get("rule", "dpr")) for name in shown}
     sets: dict[str, list[str]] = {}
-    for name in sorted(shown, key=lambda name: (name not in (a, b), STAR not in _keywords(about.get(name)))):
+    for name in sorted(shown, key=lambda name: name not in (a, b)):
         sets.setdefault(runs[name].get("split") or "all questions", []).append(name)
     order = {name: place for place, name in enumerate(shown)}
 
     def run_row(name: str) -> Html:
         picks = tag("td", *(_side_link(side, name, a, b) for side in ("a", "b")), cls="picks")
-        star = span("★ ", title="starred") if STAR in _keywords(about.get(name)) else ""
-        cells = _cells(runs[name], found[name], measure)
-        return row(*cells, picks, head=join(star, name_with_description(name, about.get(name))))
+        return row(*_cells(runs[name], found[name], measure), picks, head=name)
 
     folds = []
     best = {name: _headline_value(found[name], measure) for name in shown}
     for place, (title, names) in enumerate(sets.items()):
-        names.sort(key=lambda name: (STAR not in _keywords(about.get(name)), -best[name], order[name]))
+        names.sort(key=lambda name: (-best[name], order[name]))
         falls = [best[name] for name in names] == sorted((best[name] for name in names), reverse=True)
         counts = {len(found[name].questions) for name in names}
         head = join(title, span(f" {max(counts):,} questions, {len(names)} run{'s' * (len(names) > 1)}", cls="soft"))
@@ -84,42 +72,13 @@ def run_tables(open_study: Study, runs: Mapping[str, dict]) -> Html:
         for each in MEASURES
     ]
     meaning = SUCCESS_HELP if measure is SUCCESS else measure.help
-    left = f" {len(hidden)} hidden by a lead: {', '.join(hidden)}." if hidden else ""
     return div(
         div(tag("h2", "Runs"), compare, cls="list-head"),
         choices("measure", options),
         *folds,
-        methods_note(f"{said} {measure.title_at('k')}, in percent: {meaning} {INTERVAL}.{left}"),
+        methods_note(f"{said} {measure.title_at('k')}, in percent: {meaning} {INTERVAL}."),
         cls="panel",
     )
-
-
-def _keywords(description: Description | None) -> tuple[str, ...]:
-    return () if description is None else tuple(description.keywords)
-
-
-def mark_runs(open_study: Study, names: list[str]) -> None:
-    """Show the fields with which a lead stars and hides runs."""
-    about = descriptions(open_study, "run")
-    for column, keyword, words in zip(st.columns(2), (STAR, HIDE), ("Starred: first", "Hidden on Home"), strict=True):
-        marked = [name for name in names if keyword in _keywords(about.get(name))]
-        chosen = column.multiselect(words, names, marked, key=f"runs-{keyword}")
-        if set(chosen) != set(marked):
-            _set_keyword(open_study, keyword, set(chosen) ^ set(marked))
-
-
-def _set_keyword(open_study: Study, keyword: str, names: set[str]) -> None:
-    about = descriptions(open_study, "run")
-    try:
-        for name in names:
-            now, text = set(_keywords(about.get(name))), about[name].text if name in about else ""
-            parts.describe(
-                open_study, "run", name, text, sorted(now ^ {keyword}), actor=who.acting_name(open_study.labels_path)
-            )
-    except BlindspotError as error:
-        show(notice(str(error), kind="error"))
-        return
-    st.rerun()
 
 
 def _headline_value(measured_run: MeasuredRun, measure: RankingMeasure) -> float:

@@ -18,7 +18,7 @@ from blindspot.app.components.findings import findings_panel
 from blindspot.app.components.parts import parts_panel
 from blindspot.app.components.path_bar import home_step
 from blindspot.app.components.queue_card import queue_card
-from blindspot.app.components.run_table import mark_runs, run_tables
+from blindspot.app.components.run_table import run_tables
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.unit import unit_panel
 from blindspot.app.entry import enter
@@ -79,7 +79,7 @@ def _page(open_study: Study) -> None:
     with st.container(key="study"):
         show(tag("h2", "Study"))
         if runs:
-            parts_panel(open_study, "run", list(runs), further_form=lambda: mark_runs(open_study, list(runs)))
+            parts_panel(open_study, "run", list(runs))
         if may_retrieve:
             _make_more(open_study, contents)
         if not is_empty(open_study) and not is_checked:

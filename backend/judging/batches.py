@@ -38,11 +38,11 @@ from blindspot.backend.judging.batch_builder import (
 from blindspot.backend.judging.batch_order import mix_arms
 from blindspot.backend.judging.near_duplicates import near_duplicates
 from blindspot.backend.judging.pools import Pools
-from blindspot.backend.judging.settings import ORDERS, BatchSettings
+from blindspot.backend.judging.settings import BatchSettings
 from blindspot.backend.progress import Progress
 from blindspot.backend.text.answers import rule_named
 from blindspot.db.errors import BadInput, Missing
-from blindspot.db.queue import Batch, Candidate, Item, Queue
+from blindspot.db.queue import Candidate, Item, Queue
 from blindspot.db.records import Question
 from blindspot.db.tags import Tags
 
@@ -129,12 +129,6 @@ def _build_items(builder: BatchBuilder, settings: BatchSettings) -> list[Item]:
     others = builder.second_opinions(round(size * mix.second)) + builder.repeat_items(round(size * mix.repeat))
     priority = builder.priority(size - len(audit) - len(others), people)
     return mix_arms(priority, [*audit, *others], builder.random)
-
-
-def former_order_note(batch: Batch) -> str:
-    """Return a note if a batch was selected by the method of an older version; else ""."""
-    order = batch.settings.get("order", "priority")
-    return "" if order in ORDERS else f"chosen in the order {order!r}, which is no longer made"
 
 
 def batch_of_pairs(

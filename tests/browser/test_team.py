@@ -217,21 +217,16 @@ def revoke_and_pause(tab, team) -> None:
 
 
 def manage_the_run(tab, team) -> None:
-    """Download, tag and rename the run by buttons, after reading what was made from it."""
+    """Download the run by a button, and delete it after reading what was made from it."""
     wait_until_drawn(tab)
-    tab.locator("summary", has_text="rename or delete").click()
-    panel = tab.get_by_test_id("stExpander").filter(has_text="rename or delete")
+    tab.locator("summary", has_text="or delete").click()
+    panel = tab.get_by_test_id("stExpander").filter(has_text="or delete")
     name, content = downloaded(tab, panel.locator(".st-key-download-run").get_by_role("button"))
     assert name == "alpha.trec" and content.read_text().split()[:3] == ["q0", "Q0", "gold0"]
-    panel.get_by_role("textbox", name="Keywords").fill("paper, before")
-    panel.get_by_role("button", name="Save", exact=True).click()
-    expect(tab.locator("table.runs .part-tag")).to_have_text(["before", "paper"])
     expect(panel).to_contain_text("batch first was made from it")
-    panel.get_by_role("textbox", name="New name").fill("bm25-before")
-    panel.get_by_role("button", name="Rename").click()
-    expect(panel.locator(".notice.error")).to_contain_text("confirm if it should be renamed")
-    expect(panel.get_by_role("textbox", name="New name")).to_have_value("bm25-before")
+    panel.get_by_role("button", name="Delete").click()
+    expect(panel.locator(".notice.error")).to_contain_text("confirm if it should be deleted")
     panel.get_by_text("I am sure").click()
-    panel.get_by_role("button", name="Rename").click()
-    expect(tab.locator("table.runs")).to_contain_text("bm25-before")
-    assert sorted(team.runs()) == ["ahead", "bm25-before"]
+    panel.get_by_role("button", name="Delete").click()
+    expect(tab.locator("table.runs")).not_to_contain_text("alpha")
+    assert team.runs() == ["ahead"]

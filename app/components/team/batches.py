@@ -14,7 +14,7 @@ from blindspot.app.components import jobs
 from blindspot.app.components.empty_page import show_next_step
 from blindspot.app.components.marks import notice
 from blindspot.app.components.message import show_last_message, try_action
-from blindspot.app.components.parts import descriptions, download_row, name_with_description, part_forms
+from blindspot.app.components.parts import delete_form, download_row
 from blindspot.app.components.setting_fields import setting_field
 from blindspot.app.judging_stores import judging_stores, label_count_words
 from blindspot.app.markup import Html, div, join, link, show, span, tag
@@ -22,13 +22,12 @@ from blindspot.app.runs import over_training_questions
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.judge import judges_of
-from blindspot.backend.judging.batches import former_order_note, make_batch, questions_of
+from blindspot.backend.judging.batches import make_batch, questions_of
 from blindspot.backend.judging.settings import ORDERS, ArmShares, BatchSettings, Order
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.backend.training_sets.judged_batches import make_batch_by_judge
 from blindspot.backend.training_sets.training_set import training_sets
-from blindspot.db.descriptions import Description
 from blindspot.db.people import Person
 from blindspot.db.queue import Batch, Item
 from blindspot.db.records import SPLITS
@@ -75,9 +74,8 @@ def batch_panel(open_study: Study, primary: bool) -> None:
             name, *state = (span(words, cls="soft") for words in heads)
             line = div(name, span(*state, cls="batch-state"), cls="batch-line heads")
             st.columns(_LINE)[0].html(str(line))
-        about = descriptions(open_study, "batch")
         for batch in reversed(batches):
-            _batch(open_study, batch, everybody, about.get(batch.name))
+            _batch(open_study, batch, everybody)
         with new_batch or st.container(), st.container(key="new-batch"):
             _new_batch_form(open_study, {batch.name for batch in batches}, primary)
 
@@ -154,16 +152,15 @@ def _start(open_study: Study, name: str, runs: list[str], **settings: Any) -> bo
     return jobs.start(open_study, request(make_batch, name, runs, **settings, by=by))
 
 
-def _batch(open_study: Study, batch: Batch, people: list[Person], description: Description | None) -> None:
+def _batch(open_study: Study, batch: Batch, people: list[Person]) -> None:
     """Show a line for a batch, how many of its questions nobody active can judge, and a menu for the lead."""
-    queue, note = judging_stores(open_study).queue, former_order_note(batch)
-    kind = ", ".join(filter(None, ("closed" if batch.state == "closed" else "", note)))
+    queue, kind = judging_stores(open_study).queue, "closed" if batch.state == "closed" else ""
     waiting = queue.unfinished(batch.name) if batch.state == "open" else []
     blocked = sum(each.is_blocked for each in waiting)
     unit = f" {noun_form(batch.questions, 'question')}"
     done = join(f"{batch.done:,} of {batch.questions:,}", span(unit, cls="in-line"))
     line = div(
-        span(tag("b", name_with_description(batch.name, description)), span(f" {kind}", cls="soft") if kind else ""),
+        span(tag("b", batch.name), span(f" {kind}", cls="soft") if kind else ""),
         span(
             span(done),
             span(span(", blocked: ", cls="in-line"), f"{blocked:,}") if blocked else span("–", cls="soft none"),
@@ -178,7 +175,7 @@ def _batch(open_study: Study, batch: Batch, people: list[Person], description: D
         _reassign_button(open_study, batch.name, blocked)
     with right.popover("Change", key=f"menu-batch-{batch.name}"):
         _menu(open_study, batch, people)
-        part_forms(open_study, "batch", batch.name, is_narrow=True)
+        delete_form(open_study, "batch", batch.name)
 
 
 def _menu(open_study: Study, batch: Batch, people: list[Person]) -> None:

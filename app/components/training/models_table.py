@@ -9,7 +9,6 @@ from dataclasses import replace
 from blindspot.analysis.accuracy import Estimate
 from blindspot.app import url
 from blindspot.app.components.marks import percentage, success_head
-from blindspot.app.components.parts import descriptions, name_with_description
 from blindspot.app.components.strips import difference_strip, widest_difference
 from blindspot.app.components.training import tabs
 from blindspot.app.components.training.model_changes import CleaningEffect, ModelChange, compared_runs, gain_words
@@ -47,7 +46,7 @@ def models_table(
         [*(change.figures.b for change in known), *starts.values()], 2 * widest_difference([more]) if more else 0
     )
     scale = _ends(f"{axis[0]:.0f}", f"{axis[1]:.0f}") if known else ""
-    rows, described_as = [], descriptions(open_study, "model")
+    rows = []
     for name, about in reversed(models.items()):
         change = changed[name]
         address = tabs.address("models", set=training_set, model=name)
@@ -64,7 +63,7 @@ def models_table(
         rows.append(
             row(
                 *cells,
-                head=name_with_description(name_link, described_as.get(name)),
+                head=name_link,
                 cls="chosen" if is_chosen else None,
             )
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
@@ -11,7 +10,6 @@ from blindspot.app import study, url, who
 from blindspot.app.components import jobs
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import empty, notice
-from blindspot.app.components.parts import descriptions, name_with_description
 from blindspot.app.components.training import tabs
 from blindspot.app.components.training.labels import label_sentence, label_warning
 from blindspot.app.components.training.this_set import (
@@ -34,7 +32,6 @@ from blindspot.backend.text.number_words import duration
 from blindspot.backend.training_sets.builder import build
 from blindspot.backend.training_sets.denoising import DENOISING, policy_help, policy_named, policy_names
 from blindspot.backend.training_sets.training_set import TrainingSet
-from blindspot.db.descriptions import Description
 
 NO_MODEL = "none"
 
@@ -58,7 +55,7 @@ def sets_tab(open_study: Study, manifests: dict[str, Manifest], chosen_set: str)
     tabs.title(finding.sentence, finding.more)
     if finding.new_labels:
         build_again(open_study, training_set, finding.new_labels, manifests)
-    table = sets_table(manifests, chosen_set, descriptions(open_study, "training-set"))
+    table = sets_table(manifests, chosen_set)
     show(div(scrolling(table), cls="panel"))
     with st.expander("Build another set"):
         build_form(open_study, manifests, manifests.get(chosen_set))
@@ -70,7 +67,7 @@ def sets_tab(open_study: Study, manifests: dict[str, Manifest], chosen_set: str)
     set_section(open_study, training_set, manifests, finding)
 
 
-def sets_table(manifests: dict[str, Manifest], chosen_set: str, descriptions: Mapping[str, Description]) -> Html:
+def sets_table(manifests: dict[str, Manifest], chosen_set: str) -> Html:
     """Every set with its size, newest first, linked to its contents below."""
     by_labels = term("by annotators", "Pairs whose role annotators' labels decide, dropped ones included")
     turned = term("turned positive", "Mined passages that annotators' labels make positives")
@@ -96,7 +93,7 @@ def sets_table(manifests: dict[str, Manifest], chosen_set: str, descriptions: Ma
         rows.append(
             tag(
                 "tr",
-                tag("th", name_with_description(name_link, descriptions.get(name)), scope="row"),
+                tag("th", name_link, scope="row"),
                 *(tag("td", cell, cls=cls) for cell, cls in zip(cells, classes[1:], strict=True)),
                 cls="chosen" if is_chosen else None,
             )
