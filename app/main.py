@@ -7,6 +7,7 @@ interaction.
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 
 import streamlit as st
 
@@ -67,9 +68,12 @@ def _main() -> None:
         show(header(None, page.title))
         sign_in(opened.labels_path, "This study is open to its members only.")
         return
+    sees_judge_alone = not who.may(opened.labels_path, "see results")
+    if sees_judge_alone and page.title != "Judge":
+        st.switch_page("pages/judge.py")
     st.set_page_config(page_title=f"{page.title} · {name}")
     show(header(name, page.title, person, _empty_pages(opened)))
-    with path_above(opened, page.title, person):
+    with nullcontext() if sees_judge_alone else path_above(opened, page.title, person):
         st.session_state[THROUGH_MAIN] = True
         page.run()
 

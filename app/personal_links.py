@@ -96,7 +96,7 @@ def _work_of(labels_path: Path, person: Person) -> Work:
     if person.is_allowed("adjudicate"):
         labels, queue = Labels(labels_path), Queue(labels_path)
         try:
-            if labels.disputed_questions(excluded_questions=queue.hidden_questions(person.name)):
+            if labels.disputed_questions():
                 return "judge", [("adjudicate", "1")]
         finally:
             labels.close()

@@ -11,13 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import streamlit as st
 
-from blindspot.app import hidden_questions
 from blindspot.app.per_run import once_per_run
 from blindspot.backend.core.runs import Run
 from blindspot.backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
@@ -73,11 +71,11 @@ def compute_ahead(computation: Callable[[], object], *key: object, wait: float =
 
 @st.cache_resource(max_entries=64, show_spinner=False)
 def _compute_ahead(_computation: Callable[[], object], _wait: float, *key: object) -> None:
-    def without_hidden() -> None:
+    def compute() -> None:
         with suppress(Exception):
             _computation()
 
-    timer = threading.Timer(_wait, without_hidden)
+    timer = threading.Timer(_wait, compute)
     timer.daemon = True
     timer.start()
 
@@ -174,29 +172,12 @@ def rule_of_runs(study: Study, run_a: str, run_b: str) -> str:
 
 
 def measured(study: Study, name: str, relevance: Kind = "answers", rule: str = "dpr") -> MeasuredRun:
-    """Return a measured run, leaving out the questions hidden from the signed-in person. Raises Missing for an unknown
-    run.
-    """
+    """Return a measured run. Raises Missing for an unknown run."""
     manifest = runs(study).get(name)
     if manifest is None:
         known = ", ".join(runs(study)) or "none yet"
         raise Missing(f"no run {name!r}; runs of this study: {known}")
-    questions, made = questions_key(study), manifest.get("made")
-    whole = _measured(study, questions, name, made, relevance, rule)
-    hidden = hidden_questions.hidden_ids(study)
-    if not hidden or (rows_of(whole.questions, sorted(hidden)) < 0).all():
-        return whole
-    return _without_hidden(whole, hidden, hidden_questions.digest(hidden), questions, name, made, relevance, rule)
-
-
-@st.cache_resource(max_entries=64, show_spinner=False)
-def _without_hidden(_measured: MeasuredRun, _hidden: frozenset[str], *key: object) -> MeasuredRun:
-    return _measured.without_questions(_hidden, hidden_questions.REASON)
-
-
-def _hidden_key(study: Study) -> str:
-    """Return a cache key that is different for different sets of hidden questions."""
-    return hidden_questions.digest(hidden_questions.hidden_ids(study))
+    return _measured(study, questions_key(study), name, manifest.get("made"), relevance, rule)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
@@ -222,15 +203,12 @@ def comparison(study: Study, run_a: str, run_b: str, relevance: Kind = "answers"
     known = runs(study)
     left, right = measured(study, run_a, relevance, rule), measured(study, run_b, relevance, rule)
     made = tuple(known[name].get("made") for name in (run_a, run_b))
-    evidence = hidden_questions.may_use_labels(study)
-    return _comparison(
-        left, right, evidence, questions_key(study), run_a, run_b, made, relevance, rule, _hidden_key(study)
-    )
+    return _comparison(left, right, questions_key(study), run_a, run_b, made, relevance, rule)
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
-def _comparison(_measured_a: MeasuredRun, _measured_b: MeasuredRun, with_evidence: bool, *key: object) -> Comparison:
-    return replace(Comparison.of_runs(_measured_a, _measured_b), with_evidence=with_evidence)
+def _comparison(_measured_a: MeasuredRun, _measured_b: MeasuredRun, *key: object) -> Comparison:
+    return Comparison.of_runs(_measured_a, _measured_b)
 
 
 def rule_of(study: Study, names: Sequence[str]) -> str:
@@ -245,7 +223,7 @@ def panel(study: Study, names: Sequence[str], relevance: Kind = "answers") -> Pa
     known, by = runs(study), rule_of(study, names)
     measured_runs = {name: measured(study, name, relevance, by) for name in names}
     made = tuple((name, known[name].get("made")) for name in names)
-    return _panel(measured_runs, questions_key(study), made, relevance, by, _hidden_key(study))
+    return _panel(measured_runs, questions_key(study), made, relevance, by)
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)
@@ -254,15 +232,13 @@ def _panel(_runs: dict[str, MeasuredRun], *key: object) -> Panel:
 
 
 def run_row(study: Study, name: str, question_id: str) -> Hits | None:
-    """Return a run's hits for one question, (1, k); None if the question is not in the run or is hidden.
+    """Return a run's hits for one question, (1, k); None if the question is not in the run.
 
     Raises Missing for an unknown run.
     """
     manifest = runs(study).get(name)
     if manifest is None:
         raise Missing(f"no run {name!r} in this study")
-    if hidden_questions.any_hidden(study, [question_id]):
-        return None
     made = manifest.get("made")
     run = _run(study, str(study.folder), name, made)
     # Not by `run.row`, which holds the ids of all questions of the run.
@@ -278,11 +254,7 @@ def _run(_study: Study, folder: str, name: str, made_at: str | None) -> Run:
 
 
 def live_hits(study: Study, retriever: str, question: str, k: int) -> Hits:
-    """Search with a retriever now. The hits are cached, so showing more of the list does not search again.
-
-    Raises Refused for a question that is hidden from the signed-in person.
-    """
-    hidden_questions.refuse_live(study, question)
+    """Search with a retriever now. The hits are cached, so showing more of the list does not search again."""
     from blindspot.backend.retrieval.live import index_state
 
     settings = study.settings_path.stat().st_mtime_ns

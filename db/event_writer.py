@@ -8,7 +8,6 @@ from dataclasses import astuple, replace
 from typing import Any, NamedTuple
 
 from blindspot.db import leases
-from blindspot.db.blindness import is_hidden, judged_before
 from blindspot.db.connection import insert
 from blindspot.db.errors import Forbidden, Missing, Refused
 from blindspot.db.events import (
@@ -22,7 +21,7 @@ from blindspot.db.events import (
     Receipt,
     rows_where,
 )
-from blindspot.db.leases import batch_number, extend_lease, reopen
+from blindspot.db.leases import SKIPS_FOR_GOOD, batch_number, extend_lease, reopen
 from blindspot.db.people import Person, person, refusal
 
 Passages = Callable[[Iterable[str]], Mapping[str, Any]]
@@ -52,8 +51,8 @@ def write_label_event(
 
     Args:
         passages: Returns those of some passage ids that exist. Called for events outside batches.
-        from_browser: Refuse a question of a batch that the queue never gave to the annotator, and outside batches a
-            question that is hidden from them. Decide here whether the label is blind.
+        from_browser: Refuse a question of a batch that the queue never gave to the annotator, and outside batches
+            everybody who sees Judge alone. Decide here whether the label is blind.
 
     Raises:
         Missing: The event names something that does not exist.
@@ -69,7 +68,7 @@ def write_label_event(
         raise Forbidden(refusal(annotating, action))
     _refuse_unknown_question(connection, event)
     if from_browser and event.kind != "undo":
-        event = _with_stored_blindness(connection, annotating, event, now)
+        event = _with_stored_blindness(connection, annotating, event)
     if event.kind == "undo":
         if annotating.paused:
             _refuse_paused_undo(connection, annotating, event, now)
@@ -140,7 +139,7 @@ def _refuse_unknown_question(connection: sqlite3.Connection, event: LabelEvent) 
         raise Missing(f"there is no question {event.question!r} in this study")
 
 
-def _with_stored_blindness(connection: sqlite3.Connection, person: Person, event: LabelEvent, now: float) -> LabelEvent:
+def _with_stored_blindness(connection: sqlite3.Connection, person: Person, event: LabelEvent) -> LabelEvent:
     """Return a browser's event with the value of `blind` that the store knows to be true.
 
     Raises:
@@ -149,10 +148,8 @@ def _with_stored_blindness(connection: sqlite3.Connection, person: Person, event
     """
     name = person.name
     if event.batch is None:
-        if is_hidden(connection, person, event.question, now):
-            raise Refused(
-                f"{name} has still to judge question {event.question!r} in a batch; judge it on the Judge page"
-            )
+        if not person.is_allowed("see results"):
+            raise Refused(f"question {event.question!r} was not given to {name}; judge it on the Judge page")
         return replace(event, blind=False)
     if event.kind == "adjudicate":
         raise Refused("passages are adjudicated outside batches; nothing was stored of this event")
@@ -162,7 +159,22 @@ def _with_stored_blindness(connection: sqlite3.Connection, person: Person, event
             f"question {event.question!r} of batch {event.batch!r} was not given to {name}; nothing was stored of "
             "this event"
         )
-    return replace(event, blind=not judged_before(connection, person, batch, event.question))
+    return replace(event, blind=not _judged_before(connection, person, batch, event.question))
+
+
+def _judged_before(connection: sqlite3.Connection, person: Person, batch: int, question: str) -> bool:
+    """Return whether a person has finished or skipped a question of a batch, and so may have seen its results.
+
+    An annotator, who sees Judge alone, gets a question that they skipped once again.
+    """
+    skips = 0 if person.is_allowed("see results") else SKIPS_FOR_GOOD - 1
+    row = connection.execute(
+        "SELECT 1 FROM lease WHERE batch = ?1 AND question = ?2 AND annotator = ?3 "
+        "AND (state = 'finished' OR skips > ?4) UNION ALL "
+        "SELECT 1 FROM queue_act WHERE batch = ?1 AND question = ?2 AND annotator = ?3 AND kind = 'finish' LIMIT 1",
+        (batch, question, person.name, skips),
+    ).fetchone()
+    return row is not None
 
 
 def _was_leased(connection: sqlite3.Connection, batch: int, question: str, name: str) -> bool:

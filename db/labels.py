@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
@@ -183,10 +183,10 @@ class Labels(PerThread):
         """Return the consensus of each judged pair, by question and passage."""
         return self._records(Consensus, "consensus", questions, "question, passage")
 
-    def disputed_questions(self, excluded_questions: Container[str] = ()) -> list[str]:
-        """Return the questions that have a disputed passage, by id, except the given ones."""
+    def disputed_questions(self) -> list[str]:
+        """Return the questions that have a disputed passage, by id."""
         rows = self.connection.execute("SELECT DISTINCT question FROM consensus WHERE state = 'open' ORDER BY question")
-        return [question for (question,) in rows if question not in excluded_questions]
+        return [question for (question,) in rows]
 
     def corrected_relevance(
         self, questions: Iterable[str] | None = None, training: bool = False

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from blindspot.db import leases, waiting
-from blindspot.db.blindness import hidden_questions
 from blindspot.db.connection import PerThread, insert, store_transaction
 from blindspot.db.errors import Refused
 from blindspot.db.leases import (
@@ -318,20 +317,6 @@ class Queue(PerThread):
     def leases_of(self, annotator: str) -> list[Lease]:
         """Return the annotator's leases, without taking new ones."""
         return _leases_of(self.connection, annotator, self._clock())
-
-    def hidden_questions(self, annotator: str) -> frozenset[str]:
-        """The questions whose results the annotator must not see yet; see `blindspot.db.blindness`. Raises Missing.
-
-        One page asks for them many times. The answer is cached in this thread until somebody writes to the file, or a
-        second has passed.
-        """
-        connection, now = self.connection, self._clock()
-        (version,) = connection.execute("PRAGMA data_version").fetchone()  # changes when another connection commits
-        state = (annotator, connection, version, connection.total_changes, int(now))
-        cached: tuple[object, frozenset[str]] | None = getattr(self._local, "hidden", None)
-        if cached is None or cached[0] != state:
-            cached = self._local.hidden = (state, hidden_questions(connection, annotator, now))
-        return cached[1]
 
     def finish(self, annotator: str, batch: str, question: str) -> bool:
         """Finish a question. Return whether the finish was surplus: it came late, after others had taken the question's

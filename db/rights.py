@@ -32,11 +32,8 @@ class Action:
 
 # fmt: off
 ACTIONS: dict[str, Action] = {
-    "see results":          Action(("see runs, comparisons, relations, slices, maps, training sets, models and "
-        "experiments"), EVERYBODY, True),
-    "ask live":             Action("ask a question of one's own", EVERYBODY, True),
-    "judge":                Action(("judge the questions of the queue, label on the Question page, undo one's own "
-        "labels"), EVERYBODY),
+    "see results":          Action("open every page but Judge, ask a question of one's own", SETTLERS, True),
+    "judge":                Action("judge the questions of the queue, undo one's own labels", EVERYBODY),
     "tag questions":        Action("tag questions with one's own words, take one's own tags back", EVERYBODY),
     "manage tags":          Action("rename, merge and delete tags, take other people's tags back", SETTLERS, True),
     "see others' labels":   Action("see the labels of other people, agreement, and what follows from them", SETTLERS),

@@ -9,7 +9,6 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from blindspot.db.blindness import is_hidden
 from blindspot.db.connection import PerThread, insert, store_transaction
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.names import MAX_NAME, name_problem, text_problem
@@ -52,14 +51,13 @@ _State = dict[_Key, float]
 _EVENTS = "SELECT kind, tag, question, run, author, new_tag, server_time FROM tag_event ORDER BY number"
 
 
-def count_tags(tags: Iterable[QuestionTag], hidden_questions: frozenset[str] = frozenset()) -> list[TagCount]:
+def count_tags(tags: Iterable[QuestionTag]) -> list[TagCount]:
     """Return every tag with its counts, the most frequent first; see `Tags.counts`."""
     questions: dict[str, set[str]] = {}
     people: dict[str, set[str | None]] = {}
     for each in tags:
-        if each.question not in hidden_questions:
-            questions.setdefault(each.tag, set()).add(each.question)
-            people.setdefault(each.tag, set()).add(each.author)
+        questions.setdefault(each.tag, set()).add(each.question)
+        people.setdefault(each.tag, set()).add(each.author)
     counted = [TagCount(tag, len(asked), len(people[tag])) for tag, asked in questions.items()]
     return sorted(counted, key=lambda each: (-each.questions, each.tag.casefold(), each.tag))
 
@@ -86,13 +84,9 @@ class Tags(PerThread):
         state = _current_tags(self.connection)
         return [QuestionTag(*key, state[key]) for key in sorted(state, key=_sort_key)]
 
-    def counts(self, hidden_questions: frozenset[str] = frozenset()) -> list[TagCount]:
-        """Return every tag with its counts, the most frequent first.
-
-        Args:
-            hidden_questions: questions that do not count, because the reader still has to judge them.
-        """
-        return count_tags(self.all_tags(), hidden_questions)
+    def counts(self) -> list[TagCount]:
+        """Return every tag with its counts, the most frequent first."""
+        return count_tags(self.all_tags())
 
     def questions(self, tag: str, run: str | None = None) -> set[str]:
         """Return the ids of the questions with a tag, ignoring upper and lower case.
@@ -114,14 +108,14 @@ class Tags(PerThread):
         Raises:
             BadInput: The tag is not a word, or its name is one of `RESERVED`.
             Missing: A question or the person does not exist.
-            Refused: The person may not tag, or a question is hidden from them because they still have to judge it.
+            Refused: The person may not tag.
         """
         name, asked = check_tag(tag), list(dict.fromkeys(questions))
         if run is not None and (problem := text_problem(run, MAX_NAME)):
             raise BadInput(f"the run's name {problem}")
         with store_transaction(self) as connection:
             require(connection, actor, "tag questions")
-            _check_questions(connection, asked, actor, self._clock())
+            _check_questions(connection, asked)
             state = _current_tags(connection)
             name = _existing_spelling(state, name) or name
             for question in asked:
@@ -246,13 +240,10 @@ def _required_spelling(state: _State, tag: str) -> str:
     return name
 
 
-def _check_questions(connection: sqlite3.Connection, questions: Iterable[str], actor: str | None, now: float) -> None:
-    who = None if actor is None else person(connection, actor)
+def _check_questions(connection: sqlite3.Connection, questions: Iterable[str]) -> None:
     for question in questions:
         if connection.execute("SELECT 1 FROM question WHERE id = ?", (question,)).fetchone() is None:
             raise Missing(f"there is no question {question!r} in this study")
-        if who is not None and is_hidden(connection, who, question, now):
-            raise Refused(f"you still have to judge question {question!r}; tag it afterwards")
 
 
 def _sort_key(key: _Key) -> tuple[str, ...]:

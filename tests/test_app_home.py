@@ -59,16 +59,16 @@ def test_why_a_job_failed_is_shown_to_those_who_may_start_it(tmp_path):
     """The text, and the log, may name files of the server."""
     passages = people()
     study = make_study(tmp_path / "failed", passages, births(passages))
-    for name, role in (("ann", "annotator"), ("lea", "lead")):
+    for name, role in (("ada", "adjudicator"), ("lea", "lead")):
         People(study.labels_path).add(name, role)
     Jobs(study.labels_path).create("j1", "train reader", {"name": "x"})
     Jobs(study.labels_path).end("j1", "failed", "/home has: secret.txt")
     study.path("jobs", "j1").mkdir(parents=True)
     (study.path("jobs", "j1") / "log").write_text("Traceback: secret.txt")
-    lead, annotator = (Page(study.folder, "", name) for name in ("lea", "ann"))
+    lead, adjudicator = (Page(study.folder, "", name) for name in ("lea", "ada"))
     assert "secret.txt" in lead.text and "secret" in lead.app.code[-1].value
-    assert "train reader" in annotator.text and "secret" not in annotator.text
-    assert not [block for block in annotator.app.code if "secret" in block.value]
+    assert "train reader" in adjudicator.text and "secret" not in adjudicator.text
+    assert not [block for block in adjudicator.app.code if "secret" in block.value]
 
 
 def test_a_step_that_lacks_its_index_cannot_be_started(tmp_path):
@@ -168,12 +168,12 @@ def test_every_page_of_a_fresh_study_says_what_comes_and_the_one_thing_to_do(tmp
     assert about is not None, "what the page will show"
 
 
-def test_an_annotator_is_told_that_a_lead_prepares_the_study(tmp_path):
+def test_an_adjudicator_is_told_that_a_lead_prepares_the_study(tmp_path):
     study = Study.create(tmp_path / "fresh")
-    for name, role in (("lea", "lead"), ("ann", "annotator")):
+    for name, role in (("lea", "lead"), ("ada", "adjudicator")):
         People(study.labels_path).add(name, role)
     assert "blindspot import passages" in Page(study.folder, "compare", "lea").text
-    page = Page(study.folder, "compare", "ann")
+    page = Page(study.folder, "compare", "ada")
     assert "A lead prepares the study" in page.text and "blindspot import" not in page.text
 
 
@@ -201,8 +201,8 @@ def test_a_lead_sets_the_unit_of_observation(tmp_path, monkeypatch):
     people = People(study.labels_path)
     people.add("lea")
     people.set_role("lea", "lead")
-    people.add("ann")
-    assert not [box for box in Page(study.folder, "", "ann").app.selectbox if box.key == "unit"]
+    people.add("ada", "adjudicator")
+    assert not [box for box in Page(study.folder, "", "ada").app.selectbox if box.key == "unit"]
 
 
 def test_the_cost_of_a_slow_run_is_in_whole_milliseconds():

@@ -58,7 +58,7 @@ def test_a_step_is_done_by_this_person_or_by_others(study, tmp_path):
     for name in ("bm25-dev", "shallow"):
         retrieve(judged, "bm25", split="dev", k=5, name=name)
     for name in ("ann", "ben"):
-        People(judged.labels_path).add(name, "annotator")
+        People(judged.labels_path).add(name, "adjudicator")
     say(judged, "ann", asked[0].id, {"p2": "negative"})
     mine, theirs = (ticks(Page(judged.folder, "experiments", name)) for name in ("ann", "ben"))
     assert mine == {"See the failure": "Done", "Look at questions": "Done by you", "Judge": "Done by you"}

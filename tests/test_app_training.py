@@ -101,13 +101,13 @@ def test_a_set_is_shown_beside_the_one_it_was_cleaned_from(study, monkeypatch):
     assert "clean 3 5 13 2 0 2 labels r" in page.text, "in the list: 2 turned positive, 0 dropped, 2 by people"
     turned = "clean removes 2 of the 15 negatives of raw (13.3%): 2 become positives."
     assert turned in Page(study.folder, "training", "lea", tab="sets").text
-    assert turned not in Page(study.folder, "training", "ann", tab="sets").text, "labels are hidden from annotators"
+    assert turned not in Page(study.folder, "training", tab="sets").text, "labels are hidden until a name is given"
     assert page.text.count("negative by run → positive by label") == 1 and "All 2 pairs" in page.text
     chosen = Page(study.folder, "training", "lea", set="clean", change="negative-positive")
     assert chosen.text.count("negative by run → positive by label") == 1, "once, for both pairs"
     (listed,) = re.findall(r'<ul class="changed-pairs">.*?</ul>', chosen.html, re.DOTALL)
     assert listed.count("<li>") == 2 and "All 2 pairs" not in chosen.text
-    hidden = Page(study.folder, "training", "ann", set="clean").text
+    hidden = Page(study.folder, "training", set="clean").text
     assert "group raw clean change" in hidden and "relabelled" not in hidden
 
 
@@ -166,12 +166,12 @@ def test_labels_that_never_train_are_counted_and_a_batch_that_would_is_a_button(
     assert "3 labels: 1 on training questions, 2 on other questions, which correct the evaluation" in page.text
 
 
-def test_an_annotator_is_told_that_differences_show_labels(study):
+def test_who_gave_no_name_is_told_that_differences_show_labels(study):
     build(study, name="raw")
     build(study, "answer_match", name="clean")
-    page = Page(study.folder, "training", "ann", set="clean", before="raw")
+    page = Page(study.folder, "training", set="clean", before="raw")
     assert "Only people who settle disputes can see them" in page.text and 'class="kind"' not in page.html
-    assert "can see them" not in Page(study.folder, "training", "ann", set="clean").text
+    assert "can see them" not in Page(study.folder, "training", set="clean").text
 
 
 def test_hostile_names_stay_text(study):

@@ -29,7 +29,6 @@ from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.question_table import NEIGHBOURS
-from blindspot.db.queue import Candidate, Item, Queue
 from blindspot.db.records import Hits, Passage, Question
 from tests.app_pages import Page
 from tests.studies import make_study
@@ -187,12 +186,6 @@ def test_some_rows_give_the_same_as_all(compared, causes):
     rows = np.array([row_of(compared, id) for id in ("late", "paraphrase", "judged")])
     some = run_causes(compared, "a", K, rows)
     assert (some.present == causes.present[rows]).all() and (some.measured == causes.measured[rows]).all()
-
-
-def test_without_evidence_no_label_and_no_score_counts(compared):
-    blind = run_causes(replace(compared, with_evidence=False), "a", K)
-    assert not blind.is_measured(Cause.FALSE_NEGATIVE_ABOVE).any()
-    assert not blind.is_measured(Cause.DOUBTFUL_GOLD).any()
 
 
 def test_a_new_label_counts_at_once(study, compared, causes):
@@ -421,23 +414,6 @@ def test_compare_counts_causes_and_lists_their_questions(study):
     assert "bm25 misses it in the top 2: rare subject 0 mentions" in asked.text
     shut = Page(study.folder, "question", a="dense", b="bm25", k=K, question="two")
     assert "dense misses it in the top 2, also: rare subject" in shut.text
-
-
-def test_an_annotator_with_open_questions_sees_no_causes_by_labels(study, compared):
-    """Their pages still count every other cause."""
-    from tests.studies import copied
-
-    copy = study.folder.parent / "copy"
-    copied(study, copy)
-    People(copy / "labels.db").add("lea", "lead")
-    Queue(copy / "labels.db").add_batch("b", [Item("plain", (Candidate("plain-winner"),))], {})
-    seen = {name: Page(copy, "compare", name, a="dense", b="bm25", k=K, causes=1).text for name in ("ann", "lea")}
-    unmeasured = {
-        name: text.partition("Not measured, for lack of the facts: ")[2].partition(".")[0]
-        for name, text in seen.items()
-    }
-    assert "false negative above" in unmeasured["ann"] and "false negative above" not in unmeasured["lea"]
-    assert "Near-namesake on top 2 " in seen["ann"]
 
 
 def test_the_words_of_the_subjects_name_say_nothing_of_the_wording():

@@ -135,7 +135,6 @@ def test_a_skipped_question_comes_back_once_at_the_end_and_stays_blind(desk):
     desk.batch(questions=3)
     assert desk.claim("ann", 2) == ["q0", "q1"]
     desk.queue.skip("ann", "b1", "q0")
-    assert "q0" in desk.queue.hidden_questions("ann"), "it will come back, so its results stay out of reach"
     assert desk.queue.available_counts("ann") == {"b1": 3} and desk.claim("ann", 2) == ["q1", "q2"]
     desk.work("ann", "b1", "q1")
     desk.work("ann", "b1", "q2")
@@ -144,11 +143,7 @@ def test_a_skipped_question_comes_back_once_at_the_end_and_stays_blind(desk):
     (receipt,) = desk.labels.add_all("ann", [desk.sent("q0", {"p1": "positive"})])
     assert receipt.state == "stored" and [event.blind for event in desk.labels.events(questions=["q0"])] == [1]
     desk.queue.skip("ann", "b1", "q0")
-    assert (
-        desk.claim("ann") == []
-        and desk.queue.available_counts("ann") == {}
-        and "q0" not in desk.queue.hidden_questions("ann")
-    )
+    assert desk.claim("ann") == [] and desk.queue.available_counts("ann") == {}
     assert desk.queue.finished_questions("ann") == [("b1", "q1"), ("b1", "q2")]
     assert desk.claim("ben") == ["q0"], "others get it all the while"
 
@@ -164,7 +159,7 @@ def test_a_label_of_somebody_who_could_see_the_skipped_question_is_not_blind(des
     desk.batch(questions=1)
     desk.claim("lea")
     desk.queue.skip("lea", "b1", "q0")
-    assert "q0" not in desk.queue.hidden_questions("lea") and desk.claim("lea") == ["q0"]
+    assert desk.claim("lea") == ["q0"]
     desk.labels.add_all("lea", [desk.sent("q0", {"p1": "positive"})])
     assert [event.blind for event in desk.labels.events()] == [0]
 

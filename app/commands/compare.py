@@ -17,10 +17,10 @@ from blindspot.app.commands.common import (
     print_report,
 )
 from blindspot.app.commands.options import takes_settings
-from blindspot.backend.evaluation.settings import COMPARED, ComparisonOptions, MissOptions, OracleOptions
+from blindspot.backend.evaluation.settings import ComparisonOptions, MissOptions, OracleOptions
 
 
-@takes_settings(ComparisonOptions, "options", COMPARED)
+@takes_settings(ComparisonOptions, "options")
 @takes_settings(OutputForm, "form")
 def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="First run.")],

@@ -1,6 +1,4 @@
-"""A judge's opinion of the hits on Question: a probability, and the features with the largest effect. It is hidden from
-people who still have to judge.
-"""
+"""A judge's opinion of the hits on Question: a probability, and the features with the largest effect."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import streamlit as st
 
-from blindspot.app import hidden_questions, study, who
+from blindspot.app import study
 from blindspot.app.markup import Html, div, span
 from blindspot.backend.core.result_table import signed_number
 from blindspot.backend.core.study import Study
@@ -48,12 +46,7 @@ class JudgeMark:
 def judge_marks(open_study: Study, question: Question, runs: Sequence[str]) -> dict[int, JudgeMark]:
     """Return the opinions of the newest judge of these runs' retriever on their hits, by row; empty if it judged none
     of them.
-
-    People who judge blind must not see a machine's opinion. An annotator with an open question therefore sees no
-    opinions on any question. Everybody else sees none on the questions that they currently hold.
     """
-    if not may_see(open_study, question):
-        return {}
     manifests = study.runs(open_study)
     for about in sorted(
         feature_judges(open_study), key=lambda about: _scores_version(open_study, about["name"]), reverse=True
@@ -73,14 +66,6 @@ def judge_marks(open_study: Study, question: Question, runs: Sequence[str]) -> d
                     known,
                 )
     return {}
-
-
-def may_see(open_study: Study, question: Question) -> bool:
-    """Whether the signed-in person may see a judge's opinion on a question."""
-    hidden = hidden_questions.hidden_ids(open_study)
-    if not hidden:
-        return True
-    return question.id not in hidden and who.may(open_study.labels_path, "see others' labels")
 
 
 def _marks_of_hits(

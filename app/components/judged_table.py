@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from blindspot.analysis.judged import JudgedFigures
-from blindspot.app import hidden_questions, url
+from blindspot.app import url
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import letter, methods_note, percent, percentage
 from blindspot.app.judging_stores import judging_stores
@@ -22,13 +22,7 @@ _BOUNDS = "Lower bound: no unjudged passage is relevant. Upper bound: every unju
 
 
 def judged_table(study: Study, names: tuple[str, str], k: int, relevance: Kind, rule: str) -> Html:
-    """The panel for runs A and B.
-
-    The figures use everybody's labels, including those of hidden questions. The panel is therefore empty while the
-    person still has to judge questions of these runs, and while the study has no labels.
-    """
-    if any(hidden_questions.any_hidden(study, study.run(name).question_ids) for name in names):
-        return Html("")
+    """The panel for runs A and B; empty while the study has no labels."""
     last = judging_stores(study).labels.last_event
     if not last:
         return Html("")

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
-from blindspot.app import hidden_questions, who
-from blindspot.app.components.marks import notice
+from blindspot.app import who
 from blindspot.app.components.message import has_message, show_last_message, try_action
 from blindspot.app.markup import show, tag
 from blindspot.backend.core.study import Study
@@ -40,9 +39,6 @@ def parts_panel(study: Study, kind: str, names: Sequence[str], can_download: boo
 
 def download_row(study: Study, kind: str, name: str, label: str = "Download") -> None:
     """Show the choice of a format and the button that downloads a part. The file is made after the click."""
-    if kind == "run" and hidden_questions.any_hidden(study, study.run(name).question_ids):
-        show(notice(f"You can download {name} once you have judged its questions that are assigned to you."))
-        return
     offered = formats(kind)
     left, right = st.columns([2, 2], vertical_alignment="bottom")
     key = f"download-{kind}"

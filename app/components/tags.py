@@ -9,7 +9,7 @@ import numpy as np
 import streamlit as st
 
 from blindspot.analysis.accuracy import proportion, success_from_ranks
-from blindspot.app import hidden_questions, url, who
+from blindspot.app import url, who
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import letter, percentage
 from blindspot.app.components.message import show_last_message, try_action
@@ -38,7 +38,7 @@ def _question_tags(open_study: Study, question: Question, person: Person | None,
     everything = judging_stores(open_study).tags.all_tags()
     given = [each for each in everything if each.question == question.id]
     if person is not None and person.is_allowed("tag questions"):
-        known = [each.tag for each in count_tags(everything, hidden_questions.hidden_ids(open_study))]
+        known = [each.tag for each in count_tags(everything)]
         _own_tags(open_study, question, person, selection, given, known)
     # Below the field: a part that comes and goes above it would make the browser build the field anew, without focus.
     show(_tag_list(open_study, given, selection))
@@ -119,8 +119,7 @@ def tags_panel(open_study: Study, facts: Facts, selection: Selection, opens: Cal
     Args:
         opens: from an expression to the address of its slice.
     """
-    hidden = hidden_questions.hidden_ids(open_study)
-    counts = judging_stores(open_study).tags.counts(hidden)
+    counts = judging_stores(open_study).tags.counts()
     if not counts:
         return
     head = div(tag("h2", f"People's tags, Success@{selection.k}, %"), cls="list-head")
@@ -141,7 +140,7 @@ def tags_panel(open_study: Study, facts: Facts, selection: Selection, opens: Cal
             ("CSV", tags_as_csv, "tags.csv", "text/csv"),
             ("JSON", tags_as_json, "tags.json", "application/json"),
         ):
-            content = make(open_study, hidden, authors)
+            content = make(open_study, authors)
             st.download_button(words, content, file, mime, key=f"save-{file}", type="tertiary", on_click="ignore")
     if who.has_right(person, "manage tags"):
         _manage(open_study, [each.tag for each in counts])

@@ -9,7 +9,7 @@ import numpy as np
 import streamlit as st
 
 from blindspot.analysis.buckets import UNKNOWN
-from blindspot.app import hidden_questions, selection, study, url
+from blindspot.app import selection, study, url
 from blindspot.app.components.compare_tables import (
     accuracy_table,
     cut_offs,
@@ -213,9 +213,6 @@ def _panels(
 def _downloads(open_study: Study, selection: Selection, comparison: Comparison, grouping: Grouping | None) -> None:
     """Buttons that save the page's tables. The figures are those of `blindspot compare`."""
 
-    # Now: Streamlit makes the file outside of the page's session.
-    hidden, evidence = hidden_questions.hidden_ids(open_study), hidden_questions.may_use_labels(open_study)
-
     def full_report() -> ComparisonReport:
         options = ComparisonOptions(
             k=selection.k,
@@ -225,7 +222,7 @@ def _downloads(open_study: Study, selection: Selection, comparison: Comparison, 
             slice=_slice(selection),
             measure=selection.measure,
         )
-        return compare_with(open_study, selection.a, selection.b, replace(options, hidden=hidden, evidence=evidence))
+        return compare_with(open_study, selection.a, selection.b, options)
 
     table_downloads(f"{selection.a}-{selection.b}", lambda: full_report().as_latex(), lambda: full_report().as_csv())
 

@@ -65,9 +65,7 @@ def page() -> None:
     if not any(batch.state == "open" for batch in batches):
         show(div(new_batch_button(opened), cls="below-judge"))
     further = []
-    if person.is_allowed("adjudicate") and stores.labels.disputed_questions(
-        excluded_questions=stores.queue.hidden_questions(person.name)
-    ):
+    if person.is_allowed("adjudicate") and stores.labels.disputed_questions():
         further.append(link("Settle disagreements", url.href(url.JUDGE, {"adjudicate": 1}), cls="quiet"))
     if person.is_allowed("make batches"):
         further.append(link("Batches, people and their progress", url.TEAM, cls="quiet"))
@@ -218,20 +216,14 @@ def _guidelines(open_study: Study) -> dict[str, Any]:
 
 @judging.keeps_component("adjudicate")
 def _adjudicate(open_study: Study, stores: JudgingStores, person: Person) -> None:
-    """Show the disputed passages, question by question; the question in the address comes first.
-
-    A question that the adjudicator still has to judge is left out until she has judged it.
-    """
+    """Show the disputed passages, question by question; the question in the address comes first."""
     judging.at_work(open_study, person)
     component = f"adjudicate-{person.name}"
     question_id = url.value("question")
     history = [event for event in stores.labels.undoable_events(person.name, HISTORY) if event.kind == "adjudicate"]
-    hidden = stores.queue.hidden_questions(person.name)
-    disputed = dict.fromkeys(stores.labels.disputed_questions(excluded_questions=hidden))
+    disputed = dict.fromkeys(stores.labels.disputed_questions())
     order = ([question_id] if question_id in disputed else []) + [id for id in disputed if id != question_id]
-    earlier = [
-        id for id in dict.fromkeys(event.question for event in history[:12]) if id not in disputed and id not in hidden
-    ]
+    earlier = [id for id in dict.fromkeys(event.question for event in history[:12]) if id not in disputed]
     cards = stores.cards.adjudication_cards([*order[: AHEAD + MAX_AHEAD], *earlier])
     for card in cards:
         card["progress"] = f"{quantity(len(disputed), 'question')} in dispute"
@@ -247,7 +239,7 @@ def _adjudicate(open_study: Study, stores: JudgingStores, person: Person) -> Non
             "order": [card_key(None, id) for id in order[: AHEAD + MAX_AHEAD]],
             "history": _history(history),
             "empty_title": "Nothing to settle",
-            "empty": [] if disputed else _nothing_to_settle(stores, len(stores.labels.disputed_questions())),
+            "empty": [] if disputed else _nothing_to_settle(stores),
             **_guidelines(open_study),
         },
         open_study,
@@ -255,14 +247,8 @@ def _adjudicate(open_study: Study, stores: JudgingStores, person: Person) -> Non
     )
 
 
-def _nothing_to_settle(stores: JudgingStores, held_back: int) -> list[str]:
-    """Say why there are no disagreements to settle.
-
-    Args:
-        held_back: Number of disputed questions that the adjudicator still has to judge.
-    """
-    if held_back:
-        return [f"You still have to judge {quantity(held_back, 'question')} in dispute. Settle them after that."]
+def _nothing_to_settle(stores: JudgingStores) -> list[str]:
+    """Say why there are no disagreements to settle."""
     pairs = [pair for pair in stores.labels.consensus() if pair.people > 1 or pair.state == "adjudicated"]
     if not pairs:
         return ["No passage has been judged by two people yet."]

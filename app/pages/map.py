@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import streamlit as st
 
-from blindspot.app import hidden_questions, url, who
 from blindspot.app import study as opened_study
+from blindspot.app import url, who
 from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.map import clusters, form, groups, selection
 from blindspot.app.components.map.answer import answer, next_step
@@ -64,9 +64,6 @@ def page() -> None:
     with st.container(key="pickers"):
         choices = Choices(names, {name: each.title for name, each in colours.items()}, usual, runs)
         other, k, view = _pickers(map, choices, run, colour)
-    if hidden_questions.any_hidden(study, map.question_ids):
-        show(hidden_questions.notice_of_hidden(len(hidden_questions.hidden_ids(study).intersection(map.question_ids))))
-        return
     state = clusters_of(map)
     coloured = Colouring(colour, run, other, k)
     shown = Shown(map, state, coloured, view, runs)

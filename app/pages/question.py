@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
-from blindspot.app import hidden_questions, selection, study, url, who
+from blindspot.app import selection, study, url, who
 from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.hit_lists import HitList, answers_in_both, rows_to_show, side_by_side
 from blindspot.app.components.judge_opinions import JudgeMark, judge_marks
@@ -89,9 +89,6 @@ def _listed_question(open_study: Study) -> None:
         return
     show(_list_position(compared, chosen, rows, asked))
     question = open_study.questions.get(asked)
-    if hidden_questions.any_hidden(open_study, [question.id]):
-        show(hidden_questions.notice_of_hidden(1))
-        return
     reader, _ = chosen_reader(open_study, (a, b))
     others = [name for name in chosen.more.split(",") if name in runs_like(runs, a, b)]
     lists = [

@@ -11,7 +11,7 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from blindspot.app import hidden_questions, selection, study, url, who
+from blindspot.app import selection, study, url, who
 from blindspot.app.components.compare_tables import accuracy_table, flip_table, headline, scrolling, significance_line
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.empty_page import show_empty_page
@@ -236,7 +236,6 @@ def _finder(open_study, selection: Selection, facts: Facts, head: DeltaGenerator
         head: the container of the page's answer. fold: the line below it that opens the choices in a narrow window.
     """
     made = tuple(study.runs(open_study)[name].get("made") for name in (selection.a, selection.b))
-    hidden = hidden_questions.digest(hidden_questions.hidden_ids(open_study))
     key = (
         study.questions_key(open_study),
         selection.a,
@@ -245,7 +244,6 @@ def _finder(open_study, selection: Selection, facts: Facts, head: DeltaGenerator
         selection.k,
         selection.relevance,
         selection.rule,
-        hidden,
     )
     found = _found_slices(facts, selection.slice, *key)
     heading = "h2" if selection.slice else "h1"

@@ -129,7 +129,7 @@ def evidence_state(comparison: Comparison) -> tuple[object, ...]:
         for name in study.parts("scores")
         for path in sorted(study.path("scores", name).glob("scores.db*"))
     )
-    return comparison.with_evidence, study.labels.last_event, study.questions.last_position, scores
+    return study.labels.last_event, study.questions.last_position, scores
 
 
 class _Questions:
@@ -174,12 +174,11 @@ class _Questions:
 
     @cached_property
     def labels(self) -> dict[str, dict[str, str]]:
-        """People's settled labels: question id to passage id to label; {} if the reader may not see labels."""
+        """People's settled labels: question id to passage id to label."""
         settled: dict[str, dict[str, str]] = defaultdict(dict)
-        if self.compared.with_evidence:
-            for each in self.study.labels.consensus([question.id for question in self.questions]):
-                if each.label is not None and each.label != "unsure":
-                    settled[each.question][each.passage] = each.label
+        for each in self.study.labels.consensus([question.id for question in self.questions]):
+            if each.label is not None and each.label != "unsure":
+                settled[each.question][each.passage] = each.label
         return settled
 
     @cached_property
@@ -277,7 +276,7 @@ class _Questions:
         pairs = [
             (q.id, each.passage.id) for q, of in zip(self.questions, self.gold_passages, strict=True) for each in of
         ]
-        judged = highest_probabilities(self.study, pairs) if self.compared.with_evidence else {}
+        judged = highest_probabilities(self.study, pairs)
         for question, passages in zip(self.questions, self.gold_passages, strict=True):
             ids = [each.passage.id for each in passages]
             labels = self.labels.get(question.id, {})
@@ -292,7 +291,7 @@ class _Questions:
 
     def false_negative_above(self) -> Iterable[Answer]:
         ids = [question.id for question in self.questions]
-        judged = likely_positive(self.study, ids, JUDGED_POSITIVE) if self.compared.with_evidence else {}
+        judged = likely_positive(self.study, ids, JUDGED_POSITIVE)
         named = {passage for pairs in self.labels.values() for passage in pairs}
         named |= {passage for passages in judged.values() for passage in passages}
         known = self.study.corpus.ordinals(named)

@@ -5,7 +5,7 @@ Every figure of a comparison is computed in this module, so that the page, the c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -31,13 +31,11 @@ from blindspot.backend.evaluation.relevance import Kind, Relevance, relevant
 from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.db.errors import BadInput
 from blindspot.db.question_columns import NO_BUCKET, Categories, QuestionColumns
-from blindspot.db.question_table import QuestionTable, columns_of, row_index, rows_among, rows_of, take
+from blindspot.db.question_table import QuestionTable, columns_of, row_index, rows_among, take
 from blindspot.db.records import Question
 
 KS = (1, 5, 20, 100)
 SEED = 0
-STILL_TO_JUDGE = "the reader has still to judge them"
-"""The reason that is given for leaving out questions hidden from the reader."""
 SURE = 0.05
 FIGURES_CACHED = 1000  # figures kept per comparison; a few hundred bytes each
 VALUES_HELD = 32  # arrays kept per run: a measure at a cut-off, 8 bytes a question
@@ -118,19 +116,6 @@ class MeasuredRun:
         """Measure another run of the study with the same kind of relevance. Raises Missing for an unknown run."""
         return measure(self.study, name, self.kind, self.rule, self._questions_of(self.study.run(name)))
 
-    def without_questions(self, ids: Set[str], reason: str) -> MeasuredRun:
-        """Return the same run without some questions, which are counted as left out with this reason."""
-        visible = np.ones(len(self.questions), dtype=bool)
-        hidden = rows_of(self.questions, sorted(ids))
-        visible[hidden[hidden >= 0]] = False
-        return replace(
-            self,
-            questions=take(self.questions, np.flatnonzero(visible)),
-            rows=self.rows[visible],
-            first_ranks=self.first_ranks[visible],
-            left_out={**self.left_out, reason: int((~visible).sum())},
-        )
-
 
 def measure(
     study: Study,
@@ -165,11 +150,7 @@ def measure_all(
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs, A and B, over the questions that are measured in both. Row i is the same question in every array.
-
-    with_evidence: whether the causes of misses may use people's labels and judges' scores. The app sets False for an
-    annotator who still has to judge.
-    """
+    """Two runs, A and B, over the questions that are measured in both. Row i is the same question in every array."""
 
     run_a: MeasuredRun
     run_b: MeasuredRun
@@ -178,7 +159,6 @@ class Comparison:
     first_ranks_b: np.ndarray
     rows_a: np.ndarray
     rows_b: np.ndarray
-    with_evidence: bool = True
 
     @classmethod
     def of_runs(cls, measured_a: MeasuredRun, measured_b: MeasuredRun) -> Comparison:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from blindspot.backend.core.units import n_value
 from blindspot.backend.evaluation.comparison import (
     KS,
     SEED,
-    STILL_TO_JUDGE,
     Comparison,
     PairedFigures,
     by_group,
@@ -203,9 +202,7 @@ def compare_with(study: Study, run_a: str, run_b: str, options: ComparisonOption
     by_measure = measure_named(options.measure)
     needs_gold = by_measure.needs_all and relevance == "answers"
     measured = measure_all(study, (run_a, run_b), "gold" if needs_gold else relevance, rule)
-    if options.hidden:
-        measured = {name: each.without_questions(options.hidden, STILL_TO_JUDGE) for name, each in measured.items()}
-    compared = replace(Comparison.of_runs(measured[run_a], measured[run_b]), with_evidence=options.evidence)
+    compared = Comparison.of_runs(measured[run_a], measured[run_b])
     if not len(compared):
         raise BadInput(
             f"{run_a} and {run_b} share no question measured by {compared.run_a.kind}; choose --relevance gold, or other runs"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -135,16 +135,6 @@ class MissTable:
     def sentences(self) -> list[str]:
         """What sets the misses of each run apart, see `RunMisses.sentence`."""
         return [run.sentence for run in self.runs if run.sentence]
-
-    def without_examples(self, hidden_questions: Set[str]) -> MissTable:
-        """Return the table without the examples in `hidden_questions`; the figures stay the same."""
-
-        def hide_examples(line: CauseLine) -> CauseLine:
-            return replace(
-                line, examples=tuple(example for example in line.examples if example not in hidden_questions)
-            )
-
-        return replace(self, runs=[replace(run, lines=list(map(hide_examples, run.lines))) for run in self.runs])
 
     @property
     def method(self) -> str:

@@ -79,10 +79,6 @@ class ComparisonOptions:
 
     If a measure needs all relevant passages of a question, relevance by gold is used instead of relevance by answers,
     and a note states this. The default k is smaller if a run has fewer hits per question.
-
-    Attributes:
-        hidden: questions to leave out, because the reader still has to judge them.
-        evidence: whether causes of misses in slices may use people's labels; see `Comparison`.
     """
 
     k: int | None = Field(
@@ -105,9 +101,3 @@ class ComparisonOptions:
     measure: str = Field(
         default="success", description=f"Measure to compare: {MEASURES}", json_schema_extra={"metavar": "MEASURE"}
     )
-    hidden: frozenset[str] = frozenset()
-    evidence: bool = True
-
-
-COMPARED = ("k", "by", "slice", "measure", "relevance", "rule")
-"""The options of comparisons that people choose."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from blindspot.backend.core.result_table import Column, Results, ResultTable, records_table
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import generalisation, n_value
-from blindspot.backend.evaluation.comparison import STILL_TO_JUDGE, Comparison, check_k, measure_all
+from blindspot.backend.evaluation.comparison import Comparison, check_k, measure_all
 from blindspot.backend.evaluation.measures import SUCCESS
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices, find_slices
@@ -100,23 +100,15 @@ def find_in_runs(
     relevance: Kind = "answers",
     rule: str = DEFAULT_RULE,
     slice: str = "",
-    hidden_questions: frozenset[str] = frozenset(),
-    with_evidence: bool = True,
 ) -> SliceReport:
     """Find the slices in which the difference between two runs is not the same as elsewhere.
-
-    Args:
-        hidden_questions: questions that the reader still has to judge; they are left out.
-        with_evidence: see `Comparison`.
 
     Raises Missing for an unknown run, and BadInput for an invalid argument.
     """
     measured = measure_all(study, runs, relevance, rule)
-    if hidden_questions:
-        measured = {name: each.without_questions(hidden_questions, STILL_TO_JUDGE) for name, each in measured.items()}
-    compared = replace(Comparison.of_runs(measured[runs[0]], measured[runs[1]]), with_evidence=with_evidence)
+    compared = Comparison.of_runs(measured[runs[0]], measured[runs[1]])
     if not len(compared):
-        raise BadInput(f"{' and '.join(runs)} share no question measured by {compared.run_a.kind} that you may see")
+        raise BadInput(f"{' and '.join(runs)} share no question measured by {compared.run_a.kind}")
     k = min(SUCCESS.default_k, compared.depth) if k is None else check_k(k, compared)
     facts = Facts(compared, k)
     return SliceReport(*runs, k, find_slices(facts, np.flatnonzero(facts.mask(slice))))

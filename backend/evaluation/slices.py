@@ -216,9 +216,7 @@ class Facts:
         if third.k < self.k:
             raise BadInput(f"k is {self.k}, but {run} has {third.k} hits per question")
         key = "third", run, third.run.manifest.get("made")
-        alone: Comparison = compared.figures_cache.get_or_make(
-            key, lambda: replace(Comparison.of_runs(third, compared.run_a), with_evidence=compared.with_evidence)
-        )
+        alone: Comparison = compared.figures_cache.get_or_make(key, lambda: Comparison.of_runs(third, compared.run_a))
         causes = run_causes(alone, "a", self.k)
         rows = rows_among(alone.questions, compared.questions)
         return replace(causes, rows=rows[causes.rows]).of_rows(np.arange(len(compared)))

@@ -13,29 +13,26 @@ from blindspot.db.tags import QuestionTag, Tags
 COLUMNS = ("tag", "question", "text", "run", "annotator", "time")
 
 
-def tag_rows(
-    study: Study, hidden_questions: frozenset[str] = frozenset(), authors: bool = True
-) -> list[dict[str, str]]:
+def tag_rows(study: Study, authors: bool = True) -> list[dict[str, str]]:
     """Return the tags with the questions' texts and the columns COLUMNS. Run and person are "" if there is none.
 
     Args:
-        hidden_questions: questions to leave out, because the reader still has to judge them.
         authors: whether the reader may know who gave a tag; if not, the column is empty.
     """
-    tags = [each for each in Tags(study.labels_path).all_tags() if each.question not in hidden_questions]
+    tags = Tags(study.labels_path).all_tags()
     texts = {question.id: question.text for question in study.questions.with_ids({each.question for each in tags})}
     return [_row(each, texts[each.question], authors) for each in tags]
 
 
-def tags_as_csv(study: Study, hidden_questions: frozenset[str] = frozenset(), authors: bool = True) -> str:
+def tags_as_csv(study: Study, authors: bool = True) -> str:
     """Return the rows as CSV, with texts escaped so that spreadsheets do not run them as formulas."""
     text = io.StringIO()
-    write_csv(text, COLUMNS, tag_rows(study, hidden_questions, authors))
+    write_csv(text, COLUMNS, tag_rows(study, authors))
     return text.getvalue()
 
 
-def tags_as_json(study: Study, hidden_questions: frozenset[str] = frozenset(), authors: bool = True) -> str:
-    return json.dumps(tag_rows(study, hidden_questions, authors), ensure_ascii=False, indent=2)
+def tags_as_json(study: Study, authors: bool = True) -> str:
+    return json.dumps(tag_rows(study, authors), ensure_ascii=False, indent=2)
 
 
 def _row(tag: QuestionTag, text: str, authors: bool) -> dict[str, str]:

@@ -4,7 +4,7 @@ miss.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from html import escape
 
 import numpy as np
@@ -17,26 +17,16 @@ from blindspot.backend.reports.markup import heading, remark
 from blindspot.backend.text.answers import answer_spans, has_answer, query_spans, rule_for
 from blindspot.backend.text.number_words import quantity
 from blindspot.backend.text.spans import excerpt, split_at_spans
-from blindspot.db.question_table import rows_of
 from blindspot.db.records import Passage, Question
 
 EXAMPLES, SHOWN, SEED = 20, 3, 0
 ANCHOR = "examples"
 
 
-def example_parts(
-    study: Study, comparison: Comparison, k: int, hidden_questions: Set[str] = frozenset()
-) -> Iterator[str]:
-    """Yield the HTML of the section; nothing if both runs find the same questions.
-
-    Args:
-        hidden_questions: Ids of questions that must not be shown as examples.
-    """
+def example_parts(study: Study, comparison: Comparison, k: int) -> Iterator[str]:
+    """Yield the HTML of the section; nothing if both runs find the same questions."""
     found_a, found_b = success_from_ranks(comparison.first_ranks_a, k), success_from_ranks(comparison.first_ranks_b, k)
-    may_show = np.ones(len(comparison), dtype=bool)
-    rows = rows_of(comparison.questions, sorted(hidden_questions))
-    may_show[rows[rows >= 0]] = False
-    only = [np.flatnonzero(found_a & ~found_b & may_show), np.flatnonzero(found_b & ~found_a & may_show)]
+    only = [np.flatnonzero(found_a & ~found_b), np.flatnonzero(found_b & ~found_a)]
     drawn = _draw_rows(only)
     if not any(len(rows) for rows in drawn):
         return

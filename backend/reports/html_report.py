@@ -5,7 +5,7 @@ commands show.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
@@ -38,7 +38,6 @@ from blindspot.backend.reports.markup import as_plot, heading, navigation, page,
 from blindspot.backend.reports.training import ANCHOR as TRAINING
 from blindspot.backend.reports.training import trained_models, training_parts, training_sentences
 from blindspot.backend.text.answers import DEFAULT_RULE
-from blindspot.backend.text.number_words import quantity
 
 CLOSING = (
     "Limits: figures may differ on another collection, with other questions or with another encoder. Without a person's "
@@ -69,15 +68,12 @@ def html_report(
     relevance: Kind = "answers",
     rule: str = DEFAULT_RULE,
     measures: Sequence[str] = (),
-    hidden_questions: Set[str] = frozenset(),
 ) -> str:
     """Return the report's HTML, which begins with the conclusions. Runs over the same questions share tables, and the
     first of these runs is compared with the others.
 
     Args:
         measures: registered measures to show beside Success@k: over all questions, and by relation.
-        hidden_questions: ids of questions that the reader still has to judge; they count, and none is shown as an
-            example.
     """
     result = report(study, runs, "relation", relevance, rule, measures=measures)
     names = [run.name for run in result.runs]
@@ -94,18 +90,12 @@ def html_report(
         *((words, TRAINING) for words in training_sentences(models, k)),
     ]
     parts = [f"<h1>{escape(study.settings.name)}</h1>", _study_section(study), *_conclusions(conclusions)]
-    if hidden_questions:
-        parts.append(
-            remark(
-                f"{quantity(len(hidden_questions), 'question')} that you still have to judge: none is an example here."
-            )
-        )
     sections: list[str] = []
     for number, each in enumerate(pairs_compared):
         sections += _frequency_and_slices(study, each, k, f"pair{number}")
-        sections += _causes_section(each, f"causes{number}", hidden_questions)
+        sections += _causes_section(each, f"causes{number}")
     if pairs_compared:
-        sections += example_parts(study, max(pairs_compared, key=len), k, hidden_questions)
+        sections += example_parts(study, max(pairs_compared, key=len), k)
     sections += label_parts(labels) if labels else ()
     sections += training_parts(study, models, k)
     sections.append(heading("Accuracy of all runs", "accuracy"))
@@ -185,10 +175,10 @@ def _frequency_and_slices(study: Study, comparison: Comparison, k: int, anchor: 
         yield remark("No slice of the questions differs reliably from the rest.")
 
 
-def _causes_section(comparison: Comparison, anchor: str, hidden_questions: Set[str]) -> Iterator[str]:
+def _causes_section(comparison: Comparison, anchor: str) -> Iterator[str]:
     """Yield the section on the causes of two runs' misses; nothing if they miss no question."""
     k = min(HEADLINE_K, comparison.depth)
-    table = miss_table(comparison, k, np.arange(len(comparison))).without_examples(hidden_questions)
+    table = miss_table(comparison, k, np.arange(len(comparison)))
     if not any(run.misses for run in table.runs):
         return
     a, b = comparison.run_a.name, comparison.run_b.name

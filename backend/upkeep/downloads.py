@@ -10,10 +10,8 @@ from pathlib import Path
 
 from blindspot.backend.core.require_right import require
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training_sets.export_options import ExportOptions
 from blindspot.db.errors import Refused
-from blindspot.db.queue import Queue
 
 RUN_FORMATS = ("trec", "dpr", "pyserini", "msmarco")
 LABEL_FORMATS = ("jsonl", "csv", "qrels")
@@ -53,18 +51,13 @@ def download(
         name: The part; for labels and reports the name of the file, without its ending.
         options: Of a training set's export.
 
-    A report does not show questions that the person still has to judge.
-
     Raises:
-        Refused: The person may not export, still has to judge a question of the run, or the format is unknown.
+        Refused: The person may not export, or the format is unknown.
         Missing: The part is absent.
     """
     require(study, actor, "export labels" if kind == "labels" else "export")
     if format not in formats(kind):
         raise Refused(f"the format must be one of {', '.join(formats(kind))}, not {format!r}")
-    hidden = frozenset() if actor is None else Queue(study.labels_path).hidden_questions(actor)
-    if kind == "run" and (waiting := hidden.intersection(study.run(name).question_ids)):
-        raise Refused(f"you have still to judge {quantity(len(waiting), 'question')} of {name}; download it after that")
     with tempfile.TemporaryDirectory() as folder:
         if kind == "run":
             return _download_run(study, name, format, Path(folder))
@@ -83,7 +76,7 @@ def download(
         return _zip_folder(study.path("models", find_part(study, "model", name)))
     from blindspot.backend.reports.html_report import html_report
 
-    return Download(f"{name}.html", "text/html", html_report(study, hidden_questions=hidden).encode())
+    return Download(f"{name}.html", "text/html", html_report(study).encode())
 
 
 def _download_run(study: Study, name: str, format: str, folder: Path) -> Download:

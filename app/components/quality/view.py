@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from blindspot.app import hidden_questions, url, who
+from blindspot.app import url, who
 from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.marks import empty, percent
 from blindspot.app.components.quality.agreement import agreement_panel, people_panel
@@ -44,9 +44,6 @@ def render(open_study: Study, person: Person | None) -> None:
     if person is None:
         sign_in(open_study.labels_path, "This page shows other people's labels.")
         return
-    if not person.is_allowed("see others' labels"):
-        show(_refusal())
-        return
     show(style_sheet("quality/quality.css"))
     mark = _labels_version(open_study)
     found, batches = _quality(open_study, mark), _progress(open_study, mark)
@@ -72,14 +69,9 @@ def render(open_study: Study, person: Person | None) -> None:
     def page_address(**changes: object) -> str:
         return url.href(HERE, now | changes)
 
-    hidden = hidden_questions.hidden_ids(
-        open_study
-    )  # questions that this person still has to judge stay blind here too
-    visible = [dispute for dispute in found.disputes if dispute.question not in hidden]
-    bad = [each for each in found.bad if each[0] not in hidden]
-    disputes = disputes_panel(visible, bad, names, page, page_address)
+    disputes = disputes_panel(found.disputes, found.bad, names, page, page_address)
     drawn_from = _drawn_from(open_study, audited)
-    show(*_page_head(open_study, found, audited, drawn_from), settle_button(visible))
+    show(*_page_head(open_study, found, audited, drawn_from), settle_button(found.disputes))
     with st.container(key="audit"):
         show(audit_panel(audited, everything.batches, chosen, by, page_address, drawn_from[1]))
         _offer_audit(open_study, audited, *drawn_from)
@@ -109,13 +101,6 @@ def _scores_version(open_study: Study) -> tuple:
 @st.cache_resource(max_entries=4, show_spinner="Measuring the judges …")
 def _measured_judges(_study: Study, cache_version: tuple, scores_version: tuple, sample: Sample | None) -> JudgeTable:
     return measure_judges(_study, None, sample)
-
-
-def _refusal() -> Html:
-    return empty(
-        "For adjudicators and leads only",
-        "This page shows other people's labels, and anyone who has seen them can no longer judge independently.",
-    )
 
 
 def _show_empty_page(open_study: Study) -> None:

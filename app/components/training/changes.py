@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import streamlit as st
 
-from blindspot.app import hidden_questions, url
+from blindspot.app import url
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.hit_lists import highlighted_text
 from blindspot.app.components.marks import notice
@@ -261,9 +261,7 @@ def _change_row(change: int, name: Html, cls: str) -> Html:
 
 
 def _pairs(open_study: Study, changes: Sequence[Change], are_alike: bool) -> list[Html]:
-    """Return an entry for each pair, without its roles if all pairs are alike; pairs of questions that the viewer still has to judge are left out."""
-    hidden = hidden_questions.hidden_ids(open_study)
-    changes = [change for change in changes if change.question not in hidden]
+    """Return an entry for each pair, without its roles if all pairs are alike."""
     questions = {
         each.id: each for each in open_study.questions.with_ids(sorted({change.question for change in changes}))
     }

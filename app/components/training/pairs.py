@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blindspot.app import hidden_questions, url
+from blindspot.app import url
 from blindspot.app.markup import Html, link, span, tag
 from blindspot.backend.core.study import Study
 
@@ -15,11 +15,8 @@ def pair_rows(
     """One row for each (question id, passage id, further cells ...). The question links to its page, with the given
     parameters in the address.
 
-    A passage that is no longer in the collection shows as its id. Pairs of hidden questions are left out, because the
-    role of a pair would reveal its labels.
+    A passage that is no longer in the collection shows as its id.
     """
-    hidden = hidden_questions.hidden_ids(open_study)
-    pairs = [pair for pair in pairs if pair[0] not in hidden]
     texts = {
         question.id: question.text
         for question in open_study.questions.with_ids(sorted({question for question, *_ in pairs}))
