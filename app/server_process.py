@@ -2,7 +2,7 @@
 
     BLINDSPOT_STUDY=STUDY python -m blindspot.app.server_process --port 8501 --address localhost
 
-It runs Streamlit's ASGI application behind `blindspot.backend.service.guard` and `blindspot.app.personal_links`. `streamlit run`
+It runs Streamlit's ASGI application behind `blindspot.backend.service.guard` and `blindspot.app.link_keys`. `streamlit run`
 cannot add such middleware.
 """
 
@@ -95,14 +95,16 @@ def application(port: int, address: str, names: Sequence[str] = ()) -> ASGIApp:
     from streamlit.web import bootstrap
 
     from blindspot.app.entry import report
-    from blindspot.app.personal_links import PersonalLinks
+    from blindspot.app.link_keys import LinkKeys
+    from blindspot.backend.core.study import ENVIRONMENT_VARIABLE
     from blindspot.backend.service.guard import REQUESTS_AT_ONCE, REQUESTS_PER_SECOND, Guard, Hosts, RequestRate
 
     hosts = Hosts(address, names)
     rate = None if hosts.is_local else RequestRate(REQUESTS_AT_ONCE, REQUESTS_PER_SECOND)
     megabytes = MEGABYTES_OF_UPLOAD if hosts.is_local else 1
     uploads = (UPLOADS, (megabytes + 1) << 20)  # with the frame of the form
-    middleware = [Middleware(Guard, hosts=hosts, rate=rate, uploads=uploads), Middleware(PersonalLinks)]
+    labels = Path(os.environ.get(ENVIRONMENT_VARIABLE) or ".").resolve() / "labels.db"
+    middleware = [Middleware(Guard, hosts=hosts, rate=rate, uploads=uploads), Middleware(LinkKeys, labels_path=labels)]
     app = App(MAIN, middleware=middleware, on_script_error=report)
     # After App(), which tells Streamlit where main.py is: `.streamlit/config.toml` beside it holds the theme.
     bootstrap.load_config_options(_streamlit_options(port, address, megabytes))

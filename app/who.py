@@ -2,7 +2,7 @@
 
 There are three ways to sign in:
 
-- a personal link: the server exchanges its secret for a session cookie that scripts cannot read (`blindspot.app.personal_links`);
+- a personal link: the server exchanges its key for a session cookie that scripts cannot read (`blindspot.app.link_keys`);
 - an identity provider (OIDC), if secrets.toml configures one;
 - a name, if the server is reachable from this machine only. The browser stores the name in a cookie.
 
@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote
 import streamlit as st
 
 from blindspot.app import per_run
-from blindspot.app.personal_links import INVALID, INVITATION, cookie_name, session_cookie
+from blindspot.app.link_keys import INVALID, LINK, cookie_name, session_cookie
 from blindspot.app.server import SIGN_IN
 from blindspot.backend.service.guard import is_loopback
 from blindspot.db.errors import BlindspotError, Refused
@@ -30,9 +30,8 @@ from blindspot.db.rights import ACTIONS, Role
 Mode = Literal["local", "links", "oidc"]
 
 SIGNED_OUT = "you are no longer signed in; sign in again, or open your personal link again"
-_TOKEN, _WRONG, _COOKIE = "who-token", "who-wrong", "who-cookie"
+_TOKEN, _COOKIE = "who-token", "who-cookie"
 _NAME = "name:"
-_SECRET = "link:"  # prefix of the cookies of earlier versions with the secret of a link; such a cookie is deleted
 
 
 def mode() -> Mode:
@@ -64,9 +63,6 @@ def _signed_in_person(labels_path: Path) -> Person | None:
     if _oidc():
         email = st.user.email if st.user.is_logged_in else None
         return everybody.person_with_email(email) if isinstance(email, str) and email and _verified_email() else None
-    if INVITATION in st.query_params:  # happens only without `blindspot.app.server_process`, which exchanges links
-        del st.query_params[INVITATION]
-        st.session_state[_WRONG] = True
     session = _session(labels_path)
     if session and (person := everybody.person_of_session(session)):
         return person
@@ -74,8 +70,6 @@ def _signed_in_person(labels_path: Path) -> Person | None:
     if token is None:
         cookie = st.context.cookies.get(cookie_name(labels_path))
         token = unquote(cookie) if isinstance(cookie, str) else ""
-        if token.startswith(_SECRET):
-            _store_token(labels_path, "")
     return (
         _person_named(everybody, token.removeprefix(_NAME)) if token.startswith(_NAME) and mode() == "local" else None
     )
@@ -113,7 +107,7 @@ def sign_in_has_ended(labels_path: Path) -> bool:
 
 def wrong_link() -> bool:
     """Return whether this session began with an invalid personal link."""
-    return bool(st.session_state.get(_WRONG)) or st.query_params.get("link") == INVALID
+    return st.query_params.get(LINK) == INVALID
 
 
 def sign_in_by_name(labels_path: Path, name: str) -> None:
@@ -172,7 +166,6 @@ def _store_token(labels_path: Path, token: str) -> None:
     per_run.forget()
     st.session_state[_TOKEN] = token
     st.session_state[_COOKIE] = (cookie_name(labels_path), quote(token, safe=""))
-    st.session_state.pop(_WRONG, None)
 
 
 def _person_named(people: People, name: str) -> Person | None:

@@ -108,7 +108,7 @@ def take(
     """Take the shots at one width and in one colour scheme."""
     from playwright.sync_api import sync_playwright
 
-    from blindspot.app.personal_links import cookie_name
+    from blindspot.app.link_keys import cookie_name
 
     with sync_playwright() as playwright:
         chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -111,7 +111,7 @@ def test_invite_prints_a_link_that_works_until_it_is_replaced_or_revoked(command
     def link(*arguments):
         told = command("invite", "dot", *arguments)
         assert "shown only once" in told
-        return re.search(r"^(\S+)/\?invite=(\S+)$", told, re.M).groups()
+        return re.search(r"^(\S+)/\?key=(\S+)$", told, re.M).groups()
 
     address, first = link("--role", "adjudicator")
     assert address == "http://localhost:8501" and store.person_of_link(first).role == "adjudicator"

@@ -1,4 +1,4 @@
-"""Personal links: the server exchanges a link's secret for a session, and takes it out of the address."""
+"""Personal links: the server exchanges a link's key for a session, and takes it out of the address."""
 
 from __future__ import annotations
 
@@ -9,14 +9,10 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from blindspot.app.link_keys import LinkKeys, session_cookie
 from blindspot.app.markup import escape_markdown
-from blindspot.app.personal_links import PersonalLinks, cookie_name, session_cookie
 from blindspot.db.errors import Refused
-from blindspot.db.events import Choice, LabelEvent
-from blindspot.db.labels import Labels
 from blindspot.db.people import SESSION_SECONDS, People
-from blindspot.db.queue import Candidate, Item, Queue
-from blindspot.db.records import Question
 from tests.app_pages import Page, hand_made_study
 from tests.judging import Clock
 from tests.studies import make_study
@@ -33,7 +29,7 @@ def study(tmp_path, monkeypatch):
 @pytest.fixture
 def client(study):
     page = Route("/{path:path}", lambda request: PlainTextResponse(f"page {request.url.path}?{request.url.query}"))
-    app = Starlette(routes=[page], middleware=[Middleware(PersonalLinks)])
+    app = Starlette(routes=[page], middleware=[Middleware(LinkKeys, labels_path=study.labels_path)])
     with TestClient(app, "http://localhost", follow_redirects=False) as client:
         yield client
 
@@ -41,7 +37,7 @@ def client(study):
 def test_a_link_becomes_a_session_and_leaves_the_address(client, study):
     people = People(study.labels_path)
     secret = people.invite("ben", "adjudicator")
-    answer = client.get(f"/judge?question=q%261&invite={secret}&adjudicate=1")
+    answer = client.get(f"/judge?question=q%261&key={secret}&adjudicate=1")
     assert answer.status_code == 303 and answer.headers["location"] == "./judge?question=q%261&adjudicate=1"
     assert answer.headers["cache-control"] == "no-store" and answer.headers["referrer-policy"] == "no-referrer"
     name, rest = answer.headers["set-cookie"].split("=", 1)
@@ -60,64 +56,40 @@ def test_a_link_becomes_a_session_and_leaves_the_address(client, study):
     assert client.get("/judge?question=1").text == "page /judge?question=1"
 
 
-@pytest.mark.parametrize("role, page", [("annotator", "./judge"), ("adjudicator", "./judge"), ("lead", "./")])
-def test_an_annotator_s_link_opens_her_work(client, study, role, page):
-    secret = People(study.labels_path).invite("ben", role)
-    assert client.get(f"/?invite={secret}").headers["location"] == page
-    assert client.get(f"/quality?invite={secret}").headers["location"] == "./quality"
-
-
-def test_an_adjudicator_s_link_opens_the_disputes_that_she_can_settle_now(client, study):
-    people, queue = People(study.labels_path), Queue(study.labels_path)
-    store = Labels(study.labels_path, passages=study.corpus.ordinals)
-    (passage,) = [passage.id for passage in study.corpus.passages([0])]
-    question = Question("q0", "Where?", ("x",), split="train")
-    study.questions.add([question])
-    secret = people.invite("ada", "adjudicator")
-    for name, label in (("ann", "positive"), ("ben", "negative")):
-        people.add(name)
-        store.add(name, LabelEvent(name, "label", "q0", (Choice(passage, label),)))
-    assert client.get(f"/?invite={secret}").headers["location"] == "./judge?adjudicate=1"
-    assert client.get(f"/team?invite={secret}").headers["location"] == "./team"
-    queue.add_batch("b1", [Item("q0", (Candidate(passage),))], {})
-    queue.claim("ada")
-    assert client.get(f"/?invite={secret}").headers["location"] == "./judge", "she holds the disputed question herself"
-
-
 def test_the_cookie_is_secure_where_the_app_is_served_over_https(client, study):
     secret = People(study.labels_path).invite("ben")
-    assert "Secure" not in client.get(f"/?invite={secret}").headers["set-cookie"]
-    proxied = client.get(f"/?invite={secret}", headers={"X-Forwarded-Proto": "https"})
+    assert "Secure" not in client.get(f"/?key={secret}").headers["set-cookie"]
+    proxied = client.get(f"/?key={secret}", headers={"X-Forwarded-Proto": "https"})
     assert "Secure" in proxied.headers["set-cookie"]
 
 
 @pytest.mark.parametrize("secret", ["", "wrong", "%F0%9F%92%A9", "x" * 5000])
 def test_a_wrong_link_opens_nothing_and_leaves_the_address_too(client, study, secret):
-    answer = client.get(f"/judge?invite={secret}")
+    answer = client.get(f"/judge?key={secret}")
     assert answer.status_code == 303 and answer.headers["location"] == "./judge?link=invalid"
     assert "set-cookie" not in answer.headers
+    right = People(study.labels_path).invite("ben")
+    assert client.get(f"/?link=invalid&key={right}").headers["location"] == "./", "a later key is not called invalid"
+    People(study.labels_path).revoke("ben")
+    assert "set-cookie" not in client.get(f"/judge?key={right}").headers
+
+
+def test_where_there_is_no_study_a_key_is_left_alone(client, study):
+    study.labels_path.unlink()
+    assert client.get("/?key=x").text == "page /?key=x" and not study.labels_path.exists()
 
 
 @pytest.mark.parametrize("path", ["//evil.example/", "/%5Cevil.example", "//evil.example/x:y", "/https:evil.example"])
 def test_no_link_redirects_to_another_site(client, study, path):
     secret = People(study.labels_path).invite("ben")
-    where = client.get(f"http://localhost{path}?invite={secret}").headers["location"]
+    where = client.get(f"http://localhost{path}?key={secret}").headers["location"]
     assert where.startswith("./") and "\\" not in where and not where[2:].startswith("/")
 
 
 def test_only_opening_a_link_signs_in(client, study):
     secret = People(study.labels_path).invite("ben")
     for method in ("HEAD", "OPTIONS"):
-        assert "set-cookie" not in client.request(method, f"/?invite={secret}").headers
-
-
-def test_the_cookie_of_an_earlier_version_that_held_the_secret_is_deleted(client, study):
-    secret = People(study.labels_path).invite("ben")
-    client.cookies.set(cookie_name(study.labels_path), f"link%3A{secret}")
-    headers = client.get(f"/?invite={secret}").headers.get_list("set-cookie")
-    assert any(
-        header.startswith(f'{cookie_name(study.labels_path)}=""') and "Max-Age=0" in header for header in headers
-    )
+        assert "set-cookie" not in client.request(method, f"/?key={secret}").headers
 
 
 def test_a_session_ends_and_the_link_works_again(study):

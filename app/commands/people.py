@@ -73,7 +73,7 @@ def people_invite(
     secret = people.invite(name, role)
     print(
         f"{name} signs in, as {_role(people.get(name).role)}, with this "
-        f"link:\n\n{address.rstrip('/')}/?invite={secret}\n\nThe link is shown only once; the study stores only its "
+        f"link:\n\n{address.rstrip('/')}/?key={secret}\n\nThe link is shown only once; the study stores only its "
         f"hash. Whoever has the link acts as {name}: send it to nobody else.\nA new 'blindspot people invite' replaces the link; 'blindspot people revoke' makes it invalid."
     )
 

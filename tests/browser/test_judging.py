@@ -462,7 +462,7 @@ def test_a_personal_link_lets_one_in_until_it_is_revoked(browser, desk):
             tab.goto(f"http://{server.ADDRESS}:{port}/")
             tab.wait_for_selector("text=Open the personal link")
             assert tab.locator("text=Study contents").count() == 0
-            tab.goto(f"http://{server.ADDRESS}:{port}/judge?invite={secret}")
+            tab.goto(f"http://{server.ADDRESS}:{port}/judge?key={secret}")
             tab.wait_for_selector(".judge .candidate.here")
             assert secret not in tab.url and "Ben" in tab.locator("header.top").inner_text()
             tab.goto(f"http://{server.ADDRESS}:{port}/judge")
@@ -470,7 +470,7 @@ def test_a_personal_link_lets_one_in_until_it_is_revoked(browser, desk):
             people.revoke("Ben")
             tab.reload()
             tab.wait_for_selector("text=Open the personal link")
-            tab.goto(f"http://{server.ADDRESS}:{port}/judge?invite={secret}")
+            tab.goto(f"http://{server.ADDRESS}:{port}/judge?key={secret}")
             tab.wait_for_selector("text=not valid")
     finally:
         context.close()

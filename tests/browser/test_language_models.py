@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from blindspot.app import server
-from blindspot.app.personal_links import cookie_name
+from blindspot.app.link_keys import cookie_name
 from blindspot.backend.core import consent, jobs
 from blindspot.backend.judges.llm.judge import add_llm_judge
 from blindspot.backend.judges.scores import ScoreStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from blindspot.app import server
-from blindspot.app.personal_links import session_cookie
+from blindspot.app.link_keys import session_cookie
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
@@ -42,7 +42,7 @@ def test_a_link_is_opened_used_and_revoked_in_an_open_tab(tab, desk, people):
         tab.goto(f"{address}/judge")
         tab.wait_for_selector(SIGN_IN)
         assert "desk" not in tab.title() and desk.settings.name not in tab.content()
-        tab.goto(f"{address}/judge?invite={secret}")
+        tab.goto(f"{address}/judge?key={secret}")
         tab.wait_for_selector(".judge .candidate.here")
         assert tab.url == f"{address}/judge" and desk.settings.name in tab.title()
         (cookie,) = [one for one in tab.context.cookies() if one["name"] == session_cookie(desk.labels_path)]
@@ -58,23 +58,23 @@ def test_a_link_is_opened_used_and_revoked_in_an_open_tab(tab, desk, people):
         assert stored(desk) == 3 and tab.locator(".judge").count() == 0
         tab.reload()
         tab.wait_for_selector(SIGN_IN)
-        tab.goto(f"{address}/judge?invite={secret}")
+        tab.goto(f"{address}/judge?key={secret}")
         tab.wait_for_selector("text=This personal link is not valid")
         assert secret not in tab.url
         # With a new link, the same browser still has the unsaved labels.
-        tab.goto(f"{address}/judge?invite={people.invite('Ben')}")
+        tab.goto(f"{address}/judge?key={people.invite('Ben')}")
         tab.wait_for_selector(".judge .candidate.here")
         tab.wait_for_selector(SAVED)
         assert stored(desk) == 7
         tab.go_back()
         tab.wait_for_timeout(500)
-        assert "invite" not in tab.url
+        assert "key" not in tab.url
 
 
 def test_change_asks_first_and_the_link_works_again(tab, desk, people):
     secret = people.invite("Ben", "annotator")
     with open_to_others(desk) as address:
-        tab.goto(f"{address}/judge?invite={secret}")
+        tab.goto(f"{address}/judge?key={secret}")
         tab.wait_for_selector(".judge .candidate.here")
         tab.get_by_role("link", name="change").click()
         tab.wait_for_selector("text=You are Ben.")
@@ -87,7 +87,7 @@ def test_change_asks_first_and_the_link_works_again(tab, desk, people):
         tab.wait_for_selector(SIGN_IN)
         tab.goto(f"{address}/judge")
         tab.wait_for_selector(SIGN_IN)
-        tab.goto(f"{address}/judge?invite={secret}")
+        tab.goto(f"{address}/judge?key={secret}")
         tab.wait_for_selector(".judge .candidate.here")
         press(tab, "1", gap=100)
         tab.wait_for_selector(SAVED)

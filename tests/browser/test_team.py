@@ -1,6 +1,4 @@
-"""A lead's day by buttons alone: others are let in, five people are invited, two of them judge and disagree, the dispute
-is settled, the set is cleaned, and labels, sets and runs go out.
-"""
+"""A lead's day by buttons alone: five people are invited, two of them judge and disagree, the dispute is settled, the set is cleaned, and labels, sets and runs go out."""
 
 from __future__ import annotations
 
@@ -14,7 +12,6 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from blindspot.app import server
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.training_sets.builder import build
 from blindspot.db.labels import Labels
@@ -22,7 +19,7 @@ from blindspot.db.people import People
 from blindspot.db.records import Hits, Passage, Question
 from tests.browser.judging import SAVED, press
 from tests.browser.pages import COUNT_CLICKS
-from tests.browser.servers import serving
+from tests.browser.servers import open_to_others
 from tests.studies import make_study
 
 expect.set_options(timeout=60_000)
@@ -67,15 +64,6 @@ def wait_until_drawn(tab) -> None:
     expect(tab.get_by_test_id("stStatusWidget")).to_have_count(0)
 
 
-def let_others_in(tab) -> None:
-    """Open the app to the network by its button, and read where others reach it."""
-    door = tab.locator(".door")
-    tab.get_by_role("button", name="Let others in").click()
-    expect(door).to_contain_text("every machine on your network can load the sign-in page")
-    tab.get_by_role("button", name="Open the app to your network").click()
-    expect(door).to_contain_text("Others reach the app at http://")
-
-
 def invite(tab, name: str) -> str:
     """Add an annotator by the form on Team, and return the link that the page shows once."""
     wait_until_drawn(tab)
@@ -115,7 +103,8 @@ def judge(browser, link: str, key: str) -> None:
         tab.goto(link)
         judge_all(tab, key)
         tab.goto(link.partition("?")[0] + "team")
-        expect(tab.locator(".empty")).to_contain_text("For leads only")
+        expect(tab.locator(".judge h1")).to_have_text("You are done")
+        assert urlsplit(tab.url).path == "/judge", "an annotator sees Judge alone"
     finally:
         context.close()
 
@@ -165,14 +154,12 @@ def downloaded(tab, button) -> tuple[str, Path]:
 def test_a_leads_day_by_buttons(tab, browser, team, capsys):
     tab.add_init_script(COUNT_CLICKS)
     began = time.monotonic()
-    with serving(team) as port:
-        tab.goto(f"http://{server.ADDRESS}:{port}/team")
-        tab.get_by_label("Your name").fill("Lea")
-        tab.get_by_role("button", name="Start").click()
+    with open_to_others(team) as address:
+        tab.goto(f"{address}/team?key={People(team.labels_path).invite('Lea', 'lead')}")
         wait_until_drawn(tab)
-        let_others_in(tab)
+        assert tab.url == f"{address}/team"
         links = {name: invite(tab, name) for name in TEAM}
-        assert urlsplit(links["Ann"]).port != port, "others come in by another door than the lead"
+        assert links["Ann"].startswith(f"{address}/?key=")
         create_batch(tab)
         judge(browser, links["Ann"], "1")
         judge(browser, links["Ben"], "2")
@@ -196,9 +183,6 @@ def test_a_leads_day_by_buttons(tab, browser, team, capsys):
         assert name == "labels.jsonl" and sum('"label"' in line for line in content.open()) >= 12
         wait_until_drawn(tab)
         revoke_and_pause(tab, team)
-        tab.get_by_role("button", name="Keep others out").click()
-        expect(tab.get_by_role("button", name="Let others in")).to_be_visible()
-
         tab.get_by_role("link", name="Home", exact=True).click()
         manage_the_run(tab, team)
 

@@ -143,7 +143,7 @@ def at(tab, number: int) -> None:
 def test_twenty_questions_from_a_link_with_a_break_a_mistake_and_a_change_of_mind(tab, team, kind):
     secret = People(team.labels_path).invite("Ann", "annotator")
     with open_to_others(team) as address:
-        tab.goto(f"{address}/?invite={secret}")
+        tab.goto(f"{address}/?key={secret}")
         at(tab, 0)
         assert tab.url == f"{address}/judge", "the link opens her first question"
         expect(tab.locator(".progress-words")).to_have_text("You: 0 of 20 questions of batch twenty")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from functools import partial
 from urllib.parse import urlsplit
 
 import streamlit as st
 
-from blindspot.app import network, who
+from blindspot.app import who
 from blindspot.app.components.marks import notice
 from blindspot.app.components.message import show_last_message, try_action
 from blindspot.app.markup import div, show, span, tag
@@ -31,10 +32,7 @@ def people_panel(open_study: Study, person: Person, primary: bool) -> None:
     """
     with st.container(key="team-people"):
         everybody = who.people(open_study.labels_path).all()
-        with st.container(key="team-people-head", horizontal=True, vertical_alignment="center"):
-            show(tag("h2", "People"))
-            if who.on_this_machine():
-                _door(open_study)
+        show(tag("h2", "People"))
         columns = ("person", "role", "e-mail address" if who.mode() == "oidc" else "link")
         heads = div(*(span(column, cls="soft") for column in columns), cls="person-line heads")
         st.columns(_LINE)[0].html(str(heads))
@@ -49,28 +47,6 @@ def people_panel(open_study: Study, person: Person, primary: bool) -> None:
         _add(open_study, primary)
         show_last_message("people")  # last, so that it moves no button
         _show_link()
-
-
-def _door(open_study: Study) -> None:
-    """Say who reaches the app, with the button that lets other machines in or keeps them out."""
-    if network.is_open():
-        words = f"Others reach the app at {network.address()}, with a personal link, until this app ends."
-        show(tag("p", words, cls="soft door"))
-        pressed, change = st.button("Keep others out", key="door"), network.keep_others_out
-    else:
-        words = (
-            "Only this machine reaches the app now. If you let others in, every machine on your network can load the "
-            "sign-in page; only people with a personal link get further. The connection is not encrypted: do this on "
-            "a network that you trust."
-        )
-        with st.popover("Let others in"):
-            show(tag("p", words, cls="door"))
-            pressed = st.button("Open the app to your network", key="door")
-        change = partial(network.let_others_in, open_study)
-    if pressed:
-        with st.spinner("One moment …"):
-            _apply_change(change)
-        st.rerun()
 
 
 def _person(open_study: Study, person: Person, is_oneself: bool) -> None:
@@ -157,13 +133,15 @@ def _take_in(open_study: Study, name: str, role: Role, address: str | None, by_a
 
 def _invite(open_study: Study, name: str, role: Role) -> None:
     secret = who.people(open_study.labels_path).invite(name, role, actor=who.acting_name(open_study.labels_path))
-    st.session_state[_LINK] = name, f"{_address()}/?invite={secret}"
+    st.session_state[_LINK] = name, f"{_address()}/?key={secret}"
 
 
 def _address() -> str:
-    """Return the address under which others reach the app: this browser's, or the one that lets others in."""
+    """Return the address under which others reach the app: this browser's, or this machine's name once it is open to
+    them.
+    """
     if who.on_this_machine():
-        return network.address()
+        return f"http://{socket.gethostname()}:{st.get_option('server.port')}"
     parts = urlsplit(st.context.url or "http://localhost:8501")
     folder = parts.path.rpartition("/")[0].rstrip("/")
     return f"{parts.scheme}://{parts.netloc}{folder}"
@@ -183,8 +161,11 @@ def _show_link() -> None:
             )
         )
         st.code(address, language=None, wrap_lines=True)
-        if who.on_this_machine() and not network.is_open():
-            show(notice("The link opens nothing yet: press Let others in, above.", kind="warning"))
+        if who.on_this_machine():
+            words = (
+                "The link opens nothing yet: only this machine reaches the app. End it, and open it for others with "
+            )
+            show(notice(words, tag("code", "blindspot open --address 0.0.0.0"), ".", kind="warning"))
 
 
 def _apply_change(change: Callable[[], None]) -> None:
