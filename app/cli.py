@@ -64,7 +64,7 @@ PATH: dict[str, dict[str, tuple[str, str]]] = {
             "Show what an oracle reaches that chooses the best of several runs for each question, and how often "
             "it chooses each.",
         ),
-        "experiment": ("experiments:experiment_app", "Repeat the papers' experiments on your own data."),
+        "experiment": ("experiments:experiment", "Repeat the papers' experiments on your own data."),
     },
     "Judge": {
         "batch": ("batches:batch_app", "Create, assign and close batches of questions to judge."),

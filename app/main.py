@@ -37,7 +37,6 @@ PAGES = {
     "Quality": "quality",
     "Team": "team",
     "Training": "training",
-    "Experiments": "experiments",
 }
 
 
@@ -78,7 +77,7 @@ def _main() -> None:
         page.run()
 
 
-NEEDS_RETRIEVERS = ["Compare", "Relations", "Slices", "Map", "Experiments"]
+NEEDS_RETRIEVERS = ["Compare", "Relations", "Slices", "Map"]
 """Pages about what retrievers find, which a checked training file says nothing about."""
 
 

@@ -14,13 +14,12 @@ import streamlit as st
 
 HOME, COMPARE, RELATIONS, SLICES, MAP = "./", "compare", "relations", "slices", "map"
 CHECK = "check"
-QUESTION, JUDGE, QUALITY, TEAM, TRAINING, EXPERIMENTS = (
+QUESTION, JUDGE, QUALITY, TEAM, TRAINING = (
     "question",
     "judge",
     "quality",
     "team",
     "training",
-    "experiments",
 )
 
 

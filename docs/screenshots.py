@@ -48,7 +48,6 @@ def shots(study: Any) -> dict[str, Shot]:
         "training": ("training", {"set": CLEAN, "before": NOISY}, "#changes", "#changes"),
         "map": ("map", {}, ".js-plotly-plot", None),
         "quality": ("quality", {}, "table.agreement", None),
-        "experiments": ("experiments", {}, ".papers", None),
     }  # fmt: skip
 
 

@@ -142,7 +142,7 @@ LACKED = re.compile(
     r"(?:contains?|holds) an answer)\b",
     re.IGNORECASE,
 )
-"""What a page of a log or a training file must not speak of: answers, relations, frequencies. Experiments keep their papers' names."""
+"""What a page of a log or a training file must not speak of: answers, relations, frequencies."""
 
 
 def lacked_words(page):

@@ -227,7 +227,7 @@ def test_the_path_of_a_check(study):
 def test_the_menu_offers_no_page_about_what_retrievers_find(study):
     menu = Page(study.folder, "", "Ann").part(r'<nav aria-label="Pages">.*?</nav>')[0]
     assert [title in menu for title in ("Check", "Judge", "Training")] == [True] * 3, menu
-    assert [title in menu for title in ("Compare", "Relations", "Slices", "Map", "Experiments")] == [False] * 5, menu
+    assert [title in menu for title in ("Compare", "Relations", "Slices", "Map")] == [False] * 4, menu
 
 
 @pytest.mark.parametrize("page", ["", "check", "question"])
@@ -275,7 +275,7 @@ def test_a_language_model_judges_the_drawn_pairs_once_somebody_allowed_it(study)
 def test_no_page_of_a_check_speaks_of_answers_relations_or_frequencies(study, judged):
     judge(study, judged)
     for title, name in PAGES.items():
-        if title not in ("Relations", "Experiments"):
+        if title != "Relations":
             page = Page(study.folder, "" if name == "home" else name, "Ann")
             assert not lacked_words(page), name
             assert "relations" not in page.links()

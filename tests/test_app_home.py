@@ -154,7 +154,7 @@ def test_two_runs_are_picked_and_compared_by_links(study):
 
 
 @pytest.mark.parametrize(
-    "page", ["", "compare", "relations", "slices", "map", "question", "judge", "training", "experiments", "quality"]
+    "page", ["", "compare", "relations", "slices", "map", "question", "judge", "training", "quality"]
 )
 def test_every_page_of_a_fresh_study_says_what_comes_and_the_one_thing_to_do(tmp_path, page):
     """A new study has nothing: each page names its purpose and the import of passages, then of questions."""

@@ -51,8 +51,7 @@ def ticks(page: Page) -> dict[str, str]:
 
 
 def test_a_step_is_done_by_this_person_or_by_others(study, tmp_path):
-    experiments = Page(study.folder, "experiments")
-    assert list(ticks(experiments)) == ["See the failure"] and 'aria-current="step"' not in experiments.html
+    assert list(ticks(Page(study.folder, "training"))) == ["See the failure"]
     judged = make_study(tmp_path / "judged", passages := people(30), asked := births(passages))
     bm25_of(judged)
     for name in ("bm25-dev", "shallow"):
@@ -60,7 +59,7 @@ def test_a_step_is_done_by_this_person_or_by_others(study, tmp_path):
     for name in ("ann", "ben"):
         People(judged.labels_path).add(name, "adjudicator")
     say(judged, "ann", asked[0].id, {"p2": "negative"})
-    mine, theirs = (ticks(Page(judged.folder, "experiments", name)) for name in ("ann", "ben"))
+    mine, theirs = (ticks(Page(judged.folder, "training", name)) for name in ("ann", "ben"))
     assert mine == {"See the failure": "Done", "Look at questions": "Done by you", "Judge": "Done by you"}
     assert theirs == {"See the failure": "Done", "Look at questions": "Done by others", "Judge": "Done by others"}
     assert ticks(Page(study.folder, "question")) == {"See the failure": "Done", "Look at questions": "Done by you"}
@@ -73,7 +72,7 @@ def test_a_step_is_done_by_this_person_or_by_others(study, tmp_path):
         re.findall("href=.*?>", item),
     )
     assert to_step.strip(">").split()[0] in button, "the filled button leads to the current step"
-    html = Page(judged.folder, "experiments", "ben").html
+    html = Page(judged.folder, "training", "ben").html
     assert "✓ </span><a" in html and not re.search(r"✓ </span><span[^>]*>[0-9] </span><a", html), "no number by a tick"
 
 
@@ -84,9 +83,9 @@ def test_judging_is_not_done_while_questions_of_an_open_batch_wait(tmp_path):
         retrieve(waiting, "bm25", split="dev", k=5, name=name)
     People(waiting.labels_path).add("ann", "lead")
     say(waiting, "ann", asked[0].id, {"p2": "negative"})
-    assert "Judge" in ticks(Page(waiting.folder, "experiments", "ann"))
+    assert "Judge" in ticks(Page(waiting.folder, "training", "ann"))
     make_batch(waiting, "first", ["bm25-dev"], size=3, splits=["dev"])
-    assert "Judge" not in ticks(Page(waiting.folder, "experiments", "ann"))
+    assert "Judge" not in ticks(Page(waiting.folder, "training", "ann"))
     assert 'data-after="judging"' in Page(waiting.folder, "judge", "ann").html, "Next waits for the last question"
     assert 'data-after="judging"' not in Page(waiting.folder, "team", "ann").html
 
@@ -103,7 +102,7 @@ def test_the_menu_stands_in_groups_that_follow_the_path(study):
         ["Home"],
         ["Compare", "Relations", "Slices", "Map", "Question"],
         ["Judge"],
-        ["Training", "Experiments"],
+        ["Training"],
     ], "without Quality and Team for nobody, and with the current page in its group"
 
 

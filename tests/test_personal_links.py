@@ -143,7 +143,6 @@ def test_before_sign_in_nothing_of_the_study_is_told(tmp_path, monkeypatch):
         "judge",
         "map",
         "slices",
-        "experiments",
         "relations",
     ):
         shown = Page(study.folder, page)

@@ -223,11 +223,6 @@ BUTTONS = {
         "annotator": set(),
     },
     "training?tab=judges": {"lead": set(), "adjudicator": set(), "annotator": set()},
-    "experiments?experiment=buckets": {
-        "lead": {"Run the experiment"},
-        "adjudicator": set(),
-        "annotator": set(),
-    },
     "team": {
         "lead": {"Close batch", "Create batch", "Pause", "Create link", "Add and create link"},
         "adjudicator": set(),

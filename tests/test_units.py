@@ -148,7 +148,7 @@ def test_the_setting_is_declared_once(twice):
 def test_every_n_that_is_printed_says_of_what():
     """`n = {number}` without a noun after it; ns of experiments count the items of their measure."""
     bare = re.compile(r"\bn ?= ?\{[^{}]*\}(?! (passages|questions|pairs|of))")
-    allowed = {"app/components/map/parts.py", "app/components/experiments.py", "backend/experiments/tables.py"}
+    allowed = {"app/components/map/parts.py", "backend/experiments/tables.py"}
     worded = re.compile(r"\{(asked|quantity\([^{}]*)\}")
     found = [
         f"{path.relative_to(ROOT)}: {match.group()}"

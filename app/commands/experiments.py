@@ -1,5 +1,5 @@
-"""`blindspot experiment NAME`: repeat an experiment of the papers on this study, and show the papers' figures beside
-the measured ones.
+"""`blindspot experiment`: repeat an experiment of the papers on this study, and show the papers' figures beside the
+measured ones.
 """
 
 from __future__ import annotations
@@ -9,17 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from blindspot.app.commands.common import Device, OutputForm, StudyOption, check_form, do, group, open_study, print_json
+from blindspot.app.commands.common import Device, OutputForm, StudyOption, check_form, do, open_study, print_json
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.core.declared import declared_settings
 from blindspot.backend.experiments.settings import ExperimentSettings
 from blindspot.backend.training.training_settings import DualEncoderSettings
-
-experiment_app = group(
-    "Repeat the papers' experiments on your own data. --plan estimates the cost, --small is a trial run. A killed "
-    "experiment resumes when the command is repeated."
-)
-
 
 TRAINING = ("layers", "batch", "epochs", "steps", "learning_rate", "passage_tokens")
 """The settings of dual encoders that have options of their own; `--training` takes all other settings."""
@@ -31,13 +25,14 @@ _NAMED = ("training", "cross", "reader")
 )
 @takes_settings(DualEncoderSettings, "trained", TRAINING, dict.fromkeys(TRAINING))
 @takes_settings(OutputForm, "form")
-def _run(
-    context: typer.Context,
+def experiment(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Experiment to run (default: list the experiments).")
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List the experiments; do nothing else.")] = False,
     plan: Annotated[
         bool,
-        typer.Option(
-            "--plan", help="Print what would be trained and encoded, and about how long it takes; do nothing else."
-        ),
+        typer.Option("--plan", help="Print what would be trained and encoded; do nothing else."),
     ] = False,
     *,
     given: dict[str, Any],
@@ -62,11 +57,18 @@ def _run(
     form: dict[str, bool],
     study: StudyOption = None,
 ) -> None:
+    """Repeat the papers' experiments on your own data.
+
+    --plan says what would be made, --small is a trial run. A killed experiment resumes when the command is repeated.
+    """
+    if listed or name is None:
+        _print_list()
+        return
     check_form(form)
     named = {"training": _values(more, "--training") | trained, "cross": _values(cross, "--cross")}
     named["reader"] = _values(reader, "--reader")
     given |= {name: values for name, values in named.items() if values}
-    opened, name = open_study(study), context.command.name or ""
+    opened = open_study(study)
     if plan:
         from blindspot.backend.experiments.planned import planned_parts
 
@@ -78,12 +80,11 @@ def _run(
     _print(do(run_experiment, opened, experiment=name, given=given, device=device), form)
 
 
-def _add_experiments() -> None:
-    """Add one command for each experiment of the papers."""
+def _print_list() -> None:
     from blindspot.backend.experiments.papers import experiments
 
     for name, about in experiments().items():
-        experiment_app.command(name, help=f"{about.asks} ({about.paper}, {about.source})")(_run)
+        print(f"{name:<21} {about.paper}, {about.source}: {about.asks} ({about.needs})")
 
 
 def _print(result: dict[str, Any], form: dict[str, bool]) -> None:
@@ -109,6 +110,3 @@ def _values(texts: list[str] | None, option: str) -> dict[str, Any]:
         words = {"true": True, "false": False, "none": None}
         values[name] = words.get(value, value) if number is None else int(value) if value.isdecimal() else float(value)
     return values
-
-
-_add_experiments()

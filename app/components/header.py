@@ -18,7 +18,7 @@ GROUPS = (
         ("Question", url.QUESTION),
     ),
     (("Judge", url.JUDGE), ("Quality", url.QUALITY), ("Team", url.TEAM)),
-    (("Training", url.TRAINING), ("Experiments", url.EXPERIMENTS)),
+    (("Training", url.TRAINING),),
 )
 """The pages of the menu, in groups that follow the path: see and look, judge, train."""
 TAKES = {"Quality": "see others' labels", "Team": "manage people"}

@@ -125,13 +125,13 @@ def _show_next(placeholders: list[DeltaGenerator], following: NextStep | None, i
 
 def next_step(steps: Sequence[Stop], current_stop: int, page: str, has_end: bool = False) -> NextStep | None:
     """Return the step after this one that can be done now. Without one, return this step if another page has it, or
-    else the nearest step before it that is not done. None on Home, Check and Experiments, which name it themselves, and
-    where the page itself has what can be done now.
+    else the nearest step before it that is not done. None on Home and Check, which name it themselves, and where the
+    page itself has what can be done now.
 
     Args:
         has_end: The path of a check, which ends with the file, does not lead back to its beginning.
     """
-    if page in ("Home", "Check", "Experiments"):
+    if page in ("Home", "Check"):
         return None
     if current_stop == CHANGE:
         return steps[JUDGE].next

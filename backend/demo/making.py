@@ -2,7 +2,7 @@
 
 `make_first_parts` makes what the app needs to open: the passages, the questions, the BM25 index and a BM25 run.
 `finish` is a job that makes the rest, with a separate job for each part: labels by simulated annotators, two training
-sets, the dense index and its runs, a model trained on each set, a map, and an experiment. Both skip parts that exist, so they can be called again.
+sets, the dense index and its runs, a model trained on each set, and a map. Both skip parts that exist, so they can be called again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from blindspot.backend.data import encyclopedia
 from blindspot.backend.data.importing.importer import import_passages, import_questions
 from blindspot.backend.demo import ABOUT, ANNOTATORS, SOURCE
 from blindspot.backend.demo.annotators import answering_passages_of, simulate_annotators
-from blindspot.backend.experiments.running import results, run_experiment
 from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.settings import ArmShares
 from blindspot.backend.maps.making import make as make_map
@@ -48,7 +47,6 @@ NOISY, CLEAN = "noisy", "clean"
 POLICIES = {NOISY: "none", CLEAN: "answer_match+labels"}
 MODELS = {NOISY: "trained-noisy", CLEAN: "trained-clean"}
 MAP = "before-and-after"
-EXPERIMENT = "buckets"
 LABELLED = 60  # questions that the simulated annotators judge
 TRAINING: dict[str, Any] = {
     "towers": "shared",
@@ -185,11 +183,6 @@ def demo_parts(size: DemoSize) -> list[DemoPart]:
             lambda study: MAP in maps_of(study),
             lambda study, report: _make_map(study, size.encoder, report),
         ),
-        DemoPart(
-            "run an experiment",
-            lambda study: bool(results(study)),
-            lambda study, report: _run_experiment(study, size.encoder, report),
-        ),
     ]
 
 
@@ -282,11 +275,6 @@ def _make_map(study: Study, encoder: str, report: Progress | None) -> object:
         method="tsne",
         progress=report,
     )
-
-
-def _run_experiment(study: Study, encoder: str, report: Progress | None) -> object:
-    experiment_settings = {"encoders": [encoder], "on": f"{encyclopedia.DATASET}/{SPLIT}"}
-    return jobs.run(run_experiment, study, EXPERIMENT, experiment_settings, progress=report)
 
 
 def _part_progress(progress: Progress | None, number: int, total: int, title: str) -> Progress | None:

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 Verdict = Literal["supported", "not supported", "inconclusive"]
 NO_FINDING = "no finding"
-PAPERS_ENCODER = "its dense retriever"
-"""A paper's encoder in `PaperClaim.as_published`."""
 MIN_SEEDS, LEAST_QUESTIONS = 3, 30
 """The minimum that a verdict needs."""
 SMALL_STEPS, SMALL_QUESTIONS = 20, 100
@@ -258,7 +256,6 @@ class PaperClaim:
     Cells are named (row, column). Without `expected_worse`, the claim is that the value of the cell is more than
     `minimum_gain`. Both numbers are in the unit of the measure; for Success@k they are shares between 0 and 1.
     about: the relation, or the groups of questions, of which the statement is made; "" for all questions.
-    as_published: what the paper itself says, where `statement` names encoders or question sets of this study.
     """
 
     statement: str
@@ -267,7 +264,6 @@ class PaperClaim:
     tolerance: float | None = None
     minimum_gain: float = 0.0
     about: str = ""
-    as_published: str = ""
 
     def judge(
         self,

@@ -160,15 +160,6 @@ def experiment_named(experiment: str) -> Experiment:
     )
 
 
-def results(study: Study) -> list[dict[str, Any]]:
-    """Return the stored results, newest first."""
-    made = {name: each["made"] for name, each in study.parts("experiments").items()}
-    return [
-        read_result(study.path("experiments", name, RESULT))
-        for name in sorted(made, key=made.__getitem__, reverse=True)
-    ]
-
-
 def read_result(path: Path) -> dict[str, Any]:
     """Read a stored result."""
     return read_object(path)

@@ -75,25 +75,14 @@ def as_lines(result: Mapping[str, Any]) -> list[str]:
     return [*lines, *result["notes"], result["sentence"]]
 
 
-def difference(claim: Mapping[str, Any], unit: str, measure: str = "") -> str:
+def difference(claim: Mapping[str, Any], unit: str) -> str:
     """Format the figures on which a claim's verdict is based: the difference, its interval and the number of questions."""
     if claim["difference"] is None:
         return "no questions"
-    value, interval = difference_and_interval(claim, unit)
-    return f"{value}{points_words(unit, measure)} {interval}, {quantity(claim['n'], 'question')}"
-
-
-def points_words(unit: str, measure: str = "") -> str:
-    """Return what follows a difference of shares, such as " points of Success@20"; "" for other values."""
-    return f" points{f' of {measure}' if measure else ''}" if unit == "%" else ""
-
-
-def difference_and_interval(claim: Mapping[str, Any], unit: str) -> tuple[str, str]:
-    """Return the difference of a claim that has one, and its interval in brackets, with its level: above 95% where several
-    claims are tested together.
-    """
     value, low, high = (_signed_value(claim[name], unit) for name in ("difference", "low", "high"))
-    return value, f"({100 * claim.get('level', 0.95):.4g}%: {low} to {high})"
+    level = f"{100 * claim.get('level', 0.95):.4g}%"  # above 95% where several claims are tested together
+    points = " points" if unit == "%" else ""
+    return f"{value}{points} ({level}: {low} to {high}), {quantity(claim['n'], 'question')}"
 
 
 def _signed_value(value: float, unit: str) -> str:

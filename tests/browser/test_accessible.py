@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 PAGES = ("", "compare", "relations", "relations?view=frequency", "slices?slice=relation%3AP19", "question?why=1", "judge",
-         "quality", "map", "team", "training", "training?tab=models", "experiments", "check")  # fmt: skip
+         "quality", "map", "team", "training", "training?tab=models", "check")  # fmt: skip
 WIDTHS = {"light": (1400, 1000, 400), "dark": (1400,)}
 MAIN = """() => [...document.querySelectorAll('a.button.main, a.next, [data-testid^=stBaseButton-primary]')].filter(
     each => each.checkVisibility() && getComputedStyle(each).backgroundColor !== 'rgba(0, 0, 0, 0)').length"""

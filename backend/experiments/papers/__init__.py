@@ -16,46 +16,39 @@ from blindspot.backend.core.registry import Registry
 
 class ExperimentDescription(NamedTuple):
     """The description of an experiment: the paper, the table or figure, the research question in a sentence, and what the
-    experiment trains and needs, in a few words. measured_on: the questions of the paper's figures, if it names them and
-    their set is not the paper's own. reports: the paper's answer to the question, in a few words; "" if its figures
-    cannot be compared with those of a study.
+    experiment trains and needs, in a few words.
     """
 
     paper: str
     source: str
     asks: str
     needs: str = ""
-    measured_on: str = ""
-    reports: str = ""
 
 
 EXPERIMENTS = {
-    "negatives": ExperimentDescription("DPR", "Table 3", "Which negatives does a dual encoder need: gold passages of other questions, how many, or BM25 "
-            "passages?", "trains retrievers", "Natural Questions, dev", reports="one BM25 negative adds 5.0 points of Success@20 (78.0 against 73.0)"),
-    "similarity": ExperimentDescription("DPR", "Table 6", "Dot product, Euclidean distance or cosine; softmax or triplet loss?", "trains retrievers", "Natural Questions, dev", reports="softmax over dot products 78.1, over distances 76.1 (Success@20)"),
-    "distant-supervision": ExperimentDescription("DPR", "Table 5", "What does it cost to train on passages that merely contain the answer?", "trains retrievers", "Natural Questions, dev", reports="1.0 point of Success@20 (77.1 against 78.1)"),
-    "sample-efficiency": ExperimentDescription("DPR", "Figure 1", "How many training questions does a dual encoder need to pass BM25?", "trains retrievers", reports="1,000 beat BM25, and more help further"),
-    "hybrid": ExperimentDescription("DPR", "Table 2", "Do BM25 and dense find more together?", "trains nothing", "Natural Questions, test", reports="BM25 59.1, dense 78.4, both 76.6 (Success@20)"),
-    "cross-dataset": ExperimentDescription("DPR", "section 5.2", "Does a retriever that is trained on one question set work on another?", "trains retrievers; needs two question sets", reports="3 to 5 points of Success@20 behind a model of that set, and ahead of BM25"),
-    "multi": ExperimentDescription("DPR", "Table 2", "Is one retriever for several question sets as good as one for each?", "trains retrievers; needs two question sets", reports="the smallest set gains most: TREC 79.8 to 89.1 (Success@20)"),
-    "retrieval": ExperimentDescription("DPR", "Table 2", "How accurate is each retriever on each question set?", "trains nothing", reports="DPR is ahead of BM25 on four of five sets, behind on SQuAD"),
-    "tune-bm25": ExperimentDescription("DPR", "section 5", "Which k1 and b are best for BM25 here?", "trains nothing", reports="k1 0.9, b 0.4"),
-    "end-to-end": ExperimentDescription("DPR", "Table 4; RocketQA, Table 5", "Does better retrieval give better answers?", "trains readers", "Natural Questions", reports="exact match 41.5 with DPR, 32.6 with BM25"),
-    "strategies": ExperimentDescription("RocketQA", "Tables 3 and 7", "What do cross-batch negatives, denoised negatives and unlabelled questions add?", "trains retrievers and cross-encoders", "Natural Questions", reports="denoising adds 5.2 points of Success@5 (73.2 against 68.0)"),
-    "random-negatives": ExperimentDescription("RocketQA", "Figure 4", "How many random negatives does a question need?", "trains retrievers", reports="more are better, up to a point"),
-    "denoised-by-rank": ExperimentDescription("RocketQA", "Figure 5", "At which ranks does the cross-encoder remove passages?", "trains retrievers and cross-encoders", reports="most at the first ranks"),
-    "augmentation-size": ExperimentDescription("RocketQA", "Figure 6", "How many unlabelled questions help?", "trains retrievers and cross-encoders; needs unlabelled questions", reports="the more, the better"),
-    "pretrained": ExperimentDescription("RocketQA", "Table 6", "How much does the initial model of the training matter?", "trains retrievers; needs two encoders to start from", "Natural Questions", reports="ERNIE 87.6, BERT 86.0 (Success@100)"),
-    "relations": ExperimentDescription("EntityQuestions", "Tables 1 and 5", "On which relations is a dense retriever worse than BM25?", "trains nothing; needs questions with relations", reports="mean of relations: DPR 49.7, BM25 71.2 (Success@20)"),
-    "blocks": ExperimentDescription("EntityQuestions", "Table 6", "Do blocks of 288 tokens find more than passages of 100 words?", "trains nothing", reports="BM25 over blocks 79.5, over passages 71.2 (Success@20)"),
-    "buckets": ExperimentDescription("EntityQuestions", "Figure 1", "Does the accuracy of a dense retriever depend on the frequency of the entity?", "trains nothing; needs frequencies of entities", reports="DPR does, BM25 less"),
-    "finetune": ExperimentDescription("EntityQuestions", "Table 2", "Does training on a relation's questions help with entities that it never saw?", "trains retrievers; needs questions with relations", reports="on place of birth 25.4 to 73.9; BM25 75.2 (Success@20)"),
-    "interference": ExperimentDescription("EntityQuestions", "Table 3", "How does training on one relation change the accuracy on all other questions?", "trains retrievers; needs two question sets", reports="place of birth alone takes 17.3 points from Natural Questions (80.1 to 62.8)"),
-    "specialised": ExperimentDescription("EntityQuestions", "Tables 4 and 8", "How accurate are question encoders by relation over one fixed index?", "trains question encoders; needs questions with relations", reports="68.4 on average, BM25 71.2 (Success@20)"),
-    "embedding-spread": ExperimentDescription("EntityQuestions", "Figure 2", "Are a relation's passages crowded before training on the relation, and spread out after?", "trains retrievers; needs questions with relations", reports="crowded before, further apart after"),
+    "negatives": ExperimentDescription("DPR", "Table 3", "Which negatives does a dual encoder need: gold passages of other questions, how many, or BM25 passages?", "trains retrievers"),
+    "similarity": ExperimentDescription("DPR", "Table 6", "Dot product, Euclidean distance or cosine; softmax or triplet loss?", "trains retrievers"),
+    "distant-supervision": ExperimentDescription("DPR", "Table 5", "What does it cost to train on passages that merely contain the answer?", "trains retrievers"),
+    "sample-efficiency": ExperimentDescription("DPR", "Figure 1", "How many training questions does a dual encoder need to pass BM25?", "trains retrievers"),
+    "hybrid": ExperimentDescription("DPR", "Table 2", "Do BM25 and dense find more together?", "trains nothing"),
+    "cross-dataset": ExperimentDescription("DPR", "section 5.2", "Does a retriever that is trained on one question set work on another?", "trains retrievers; needs two question sets"),
+    "multi": ExperimentDescription("DPR", "Table 2", "Is one retriever for several question sets as good as one for each?", "trains retrievers; needs two question sets"),
+    "retrieval": ExperimentDescription("DPR", "Table 2", "How accurate is each retriever on each question set?", "trains nothing"),
+    "tune-bm25": ExperimentDescription("DPR", "section 5", "Which k1 and b are best for BM25 here?", "trains nothing"),
+    "end-to-end": ExperimentDescription("DPR", "Table 4; RocketQA, Table 5", "Does better retrieval give better answers?", "trains readers"),
+    "strategies": ExperimentDescription("RocketQA", "Tables 3 and 7", "What do cross-batch negatives, denoised negatives and unlabelled questions add?", "trains retrievers and cross-encoders"),
+    "random-negatives": ExperimentDescription("RocketQA", "Figure 4", "How many random negatives does a question need?", "trains retrievers"),
+    "denoised-by-rank": ExperimentDescription("RocketQA", "Figure 5", "At which ranks does the cross-encoder remove passages?", "trains retrievers and cross-encoders"),
+    "augmentation-size": ExperimentDescription("RocketQA", "Figure 6", "How many unlabelled questions help?", "trains retrievers and cross-encoders; needs unlabelled questions"),
+    "pretrained": ExperimentDescription("RocketQA", "Table 6", "How much does the initial model of the training matter?", "trains retrievers; needs two encoders to start from"),
+    "relations": ExperimentDescription("EntityQuestions", "Tables 1 and 5", "On which relations is a dense retriever worse than BM25?", "trains nothing; needs questions with relations"),
+    "blocks": ExperimentDescription("EntityQuestions", "Table 6", "Do blocks of 288 tokens find more than passages of 100 words?", "trains nothing"),
+    "buckets": ExperimentDescription("EntityQuestions", "Figure 1", "Does the accuracy of a dense retriever depend on the frequency of the entity?", "trains nothing; needs frequencies of entities"),
+    "finetune": ExperimentDescription("EntityQuestions", "Table 2", "Does training on a relation's questions help with entities that it never saw?", "trains retrievers; needs questions with relations"),
+    "interference": ExperimentDescription("EntityQuestions", "Table 3", "How does training on one relation change the accuracy on all other questions?", "trains retrievers; needs two question sets"),
+    "specialised": ExperimentDescription("EntityQuestions", "Tables 4 and 8", "How accurate are question encoders by relation over one fixed index?", "trains question encoders; needs questions with relations"),
+    "embedding-spread": ExperimentDescription("EntityQuestions", "Figure 2", "Are a relation's passages crowded before training on the relation, and spread out after?", "trains retrievers; needs questions with relations"),
 }  # fmt: skip
-WITHOUT_TRAINING = ("relations", "buckets", "retrieval", "hybrid", "tune-bm25", "blocks")
-"""The experiments that train nothing, those that search least first."""
 
 
 def _check(entry: object) -> None:

@@ -28,7 +28,7 @@ from blindspot.backend.experiments.by_relation import (
 )
 from blindspot.backend.experiments.hits import Bm25Hits
 from blindspot.backend.experiments.parts import StudyEncoder
-from blindspot.backend.experiments.plan import PAPERS_ENCODER, ExperimentPlan, PaperClaim, Setting
+from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting
 from blindspot.backend.experiments.workbench import Workbench
 from blindspot.db.errors import Refused
 
@@ -82,7 +82,6 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
                     f"over the same blocks BM25 finds more than {name.removesuffix(', blocks')}",
                     (AVERAGE, column(BLOCKS, at, setting.ks)),
                     (AVERAGE, column(name, at, setting.ks)),
-                    as_published=f"over the same blocks BM25 finds more than {PAPERS_ENCODER}",
                 )
                 for name in dense
             ),

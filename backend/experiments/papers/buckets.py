@@ -32,7 +32,7 @@ from blindspot.backend.experiments.by_relation import (
 )
 from blindspot.backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
 from blindspot.backend.experiments.parts import QuestionSelection, StudyEncoder
-from blindspot.backend.experiments.plan import PAPERS_ENCODER, Cell, ExperimentPlan, Measure, PaperClaim, Plot, Setting
+from blindspot.backend.experiments.plan import Cell, ExperimentPlan, Measure, PaperClaim, Plot, Setting
 from blindspot.backend.experiments.workbench import Workbench
 from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import Refused
@@ -168,10 +168,7 @@ def _claims(
             "{} is better on frequent than on rare entities": None,
             "BM25 depends on the frequency less than {}": by_bm25,
         }
-    return [
-        PaperClaim(says.format(encoder), by_encoder, less, about=row, as_published=says.format(PAPERS_ENCODER))
-        for says, less in compared.items()
-    ]
+    return [PaperClaim(says.format(encoder), by_encoder, less, about=row) for says, less in compared.items()]
 
 
 def _hits(system: str, selection: QuestionSelection, k: int) -> RunPart:

@@ -38,13 +38,11 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
                         (f"trained on {source}", column),
                         (f"trained on {target}", column),
                         tolerance=0.05,
-                        as_published="trained on another set, the encoder is within 5 points of one trained on the measured set",
                     ),
                     PaperClaim(
                         f"trained on {source}, the encoder beats BM25 on {target}",
                         (f"trained on {source}", column),
                         ("BM25", column),
-                        as_published="trained on another set, the encoder beats BM25",
                     ),
                 ]
     return ExperimentPlan(cells, claims)

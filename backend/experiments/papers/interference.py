@@ -95,7 +95,6 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
                     f"training on this relation alone costs accuracy on {general.split}",
                     (start, at[general.split]),
                     (alone, at[general.split]),
-                    as_published="training on this relation alone costs accuracy on the general set",
                 ),
                 PaperClaim(
                     "trained on this relation, the encoder stays behind BM25 over all relations",
@@ -106,7 +105,6 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
                     f"training on both preserves more accuracy on {general.split}",
                     (joint, at[general.split]),
                     (alone, at[general.split]),
-                    as_published="training on both preserves more accuracy on the general set",
                 ),
                 PaperClaim("training on both gains less over all relations", (alone, at[ALL]), (joint, at[ALL])),
             )

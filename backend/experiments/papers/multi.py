@@ -37,7 +37,6 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
                 f"the smallest set, {smallest}, gains from the others",
                 ("multi", at),
                 ("single", at),
-                as_published="the smallest set gains from the others",
             )
         ],
     )

@@ -42,7 +42,6 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
                 (other, at),
                 (encoders[0], at),
                 tolerance=0.02,
-                as_published="starting from BERT is within 2 points of starting from ERNIE",
             )
             for other in encoders[1:]
         ],
