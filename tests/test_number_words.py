@@ -1,13 +1,8 @@
 """Numbers in sentences."""
 
-import re
-from pathlib import Path
-
 import pytest
 
 from blindspot.backend.text.number_words import noun_form, quantity
-
-ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize(
@@ -35,22 +30,3 @@ def test_a_verb_fits_its_number():
         "have",
         "were",
     ]
-
-
-def test_commands_and_imports_count_through_the_helper():
-    """No command or importer prints a fixed plural after a formatted number."""
-    plurals = "passages|questions|rows|lines|pairs|subjects|titles|vectors|label events|people"
-    fixed = re.compile(rf"\{{[^{{}}]+:,\}} (?:bad |other )?(?:{plurals})\b")
-    files = [
-        *(ROOT / "app" / "commands").glob("*.py"),
-        ROOT / "app" / "terminal_tables.py",
-        *(ROOT / "backend" / "data").rglob("*.py"),
-    ]
-    # Limits are never 1.
-    found = [
-        (file.name, line.strip())
-        for file in files
-        for line in file.read_text(encoding="utf-8").splitlines()
-        if fixed.search(line) and not re.search(r"MAX_|LARGEST|least", line)
-    ]
-    assert not found

@@ -1,8 +1,5 @@
 """The unit of observation: which questions are one, what the setting says, and what every n says of it."""
 
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -18,7 +15,6 @@ from blindspot.db.errors import BadInput
 from blindspot.db.records import Hits, Passage, Question
 from tests.studies import make_study
 
-ROOT = Path(__file__).parents[1]
 KNOWN = [
     Question("a", "Where was Ada born?", relation="P19", subject="Ada Lind", template="Where was [X] born?"),
     Question("b", "Birthplace of Ada?", relation="P19", subject=" ada  LIND", template="Birthplace of [X]?"),
@@ -143,19 +139,3 @@ def test_the_setting_is_declared_once(twice):
         set_unit(twice, "passage")
     twice.settings_path.write_text("".join(line for line in text.splitlines(True) if not line.startswith("unit")))
     assert Study.open(twice.folder).settings.unit == "fact"  # of a study of an older version
-
-
-def test_every_n_that_is_printed_says_of_what():
-    """`n = {number}` without a noun after it; ns of experiments count the items of their measure."""
-    bare = re.compile(r"\bn ?= ?\{[^{}]*\}(?! (passages|questions|pairs|of))")
-    allowed = {"app/components/map/parts.py", "backend/experiments/tables.py"}
-    worded = re.compile(r"\{(asked|quantity\([^{}]*)\}")
-    found = [
-        f"{path.relative_to(ROOT)}: {match.group()}"
-        for room in ("app", "backend", "analysis", "src")
-        for path in sorted((ROOT / room).rglob("*.py"))
-        if str(path.relative_to(ROOT)) not in allowed
-        for match in bare.finditer(path.read_text(encoding="utf-8"))
-        if not worded.search(match.group())
-    ]
-    assert found == []
