@@ -48,13 +48,11 @@ def study(place):
     return place(BY_NAME["runs-trec"])
 
 
-def test_every_format_that_is_read_has_a_sample_and_a_line_in_the_docs():
-    table = (Path(__file__).parents[1] / "docs" / "formats.md").read_text()
+def test_every_format_that_is_read_has_a_sample():
     older = {("questions", "entityquestions"), ("questions", "plain"), ("frequencies", "mentions-tsv")}
     folders = {("passages", "beir"), ("qrels", "msmarco")}
     sampled = {(sample.kind, sample.format) for sample in SAMPLES} | older | folders
     assert {(each.kind, each.name) for each in formats()} == sampled
-    assert not [each.name for each in formats() if f"`{each.name}`" not in table]
 
 
 def test_an_installed_package_adds_a_format_and_a_broken_one_is_one_line(tmp_path, monkeypatch, capsys):

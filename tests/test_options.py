@@ -1,9 +1,7 @@
-"""A hyper-parameter is one declaration: the command line, forms, checks and the docs take it from there."""
+"""A hyper-parameter is one declaration: the command line, forms and checks take it from there."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -11,15 +9,9 @@ import typer
 from typer.testing import CliRunner
 
 from blindspot.app.commands.options import takes_settings
-from blindspot.backend.core.declared import Field, declared_settings, settings_class, value_text
-from blindspot.backend.core.settings import BM25Settings, EncoderSettings, HybridSettings
-from blindspot.backend.reader.settings import ReaderSettings
-from blindspot.backend.recipes.settings import RecipeSettings
-from blindspot.backend.retrieval.faiss_options import FaissOptions
-from blindspot.backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
+from blindspot.backend.core.declared import Field, settings_class
+from blindspot.backend.training.training_settings import DualEncoderSettings
 from blindspot.db.errors import BadInput
-
-DOCS = Path(__file__).parents[1] / "docs"
 
 
 @settings_class
@@ -103,52 +95,3 @@ def test_a_form_field_comes_from_the_declaration():
     }
     field = next(each for each in shown.number_input if each.label == "Momentum")
     assert (field.min, field.max, field.help) == (0, 1, "Share of the last step that goes on.")
-
-
-@pytest.mark.parametrize(
-    ("page", "kind"),
-    [
-        ("train.md", DualEncoderSettings),
-        ("train.md", CrossEncoderSettings),
-        ("read.md", ReaderSettings),
-        ("recipe.md", RecipeSettings),
-        ("retrieve.md", FaissOptions),
-        ("study-folder.md", BM25Settings),
-        ("study-folder.md", HybridSettings),
-        ("study-folder.md", EncoderSettings),
-    ],
-)
-def test_the_tables_of_the_docs_are_the_declarations(page, kind):
-    """`python -m tests.test_options` rewrites the tables."""
-    assert table_of(page, kind) == markdown_table(kind), "run: python -m tests.test_options"
-
-
-def markdown_table(kind: type) -> str:
-    """The settings of a class as a Markdown table."""
-    rows = ["| setting | default | accepts | what it does |", "|---|---|---|---|"]
-    for name, setting in declared_settings(kind).items():
-        if setting.kind in (int, float, bool, str):
-            default = "" if setting.default is None else f"`{value_text(setting.default)}`"
-            rows.append(
-                f"| `{name}` | {default} | {setting.accepted_values.removeprefix('one of ')} | {setting.help} |"
-            )
-    return "\n".join(rows)
-
-
-def marked(kind: type) -> re.Pattern[str]:
-    return re.compile(rf"(<!-- settings: {kind.__name__} -->\n)(.*?)(\n<!-- end -->)", re.S)
-
-
-def table_of(page: str, kind: type) -> str:
-    found = marked(kind).search((DOCS / page).read_text(encoding="utf-8"))
-    assert found, f"docs/{page} has no table of {kind.__name__}"
-    return found[2]
-
-
-if __name__ == "__main__":
-    for mark in test_the_tables_of_the_docs_are_the_declarations.pytestmark:
-        for page, kind in mark.args[1]:
-            text = (DOCS / page).read_text(encoding="utf-8")
-            (DOCS / page).write_text(
-                marked(kind).sub(lambda m, k=kind: m[1] + markdown_table(k) + m[3], text), encoding="utf-8"
-            )

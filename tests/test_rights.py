@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 from unittest.mock import Mock
 from urllib.parse import parse_qsl
 
@@ -32,7 +31,6 @@ from tests.studies import copied
 from tests.training_studies import build, training_study
 
 NAMES = {"annotator": "ann", "adjudicator": "ada", "lead": "lea"}
-DOCS = Path(__file__).parents[1] / "docs" / "people-and-rights.md"
 
 
 @pytest.fixture(scope="module")
@@ -195,20 +193,6 @@ def test_the_command_line_may_do_everything(study, started):
         submit(study, name, None)
     saved_slices.save(study, "mine", "relation:P19")
     assert len(started) == len(KINDS)
-
-
-def test_the_docs_show_the_table():
-    words = {True: "yes", False: "no"}
-    table = [
-        ("action", *ROLES, "local app, unnamed", "command line"),
-        ("---",) * (len(ROLES) + 3),
-        *(
-            (action.description, *(words[role in action.roles] for role in ROLES), words[action.unnamed], "yes")
-            for action in ACTIONS.values()
-        ),
-    ]
-    rows = [f"| {' | '.join(row)} |" for row in table]
-    assert "\n".join(rows) in DOCS.read_text(encoding="utf-8")
 
 
 # ---- the app: a page hides what would be refused, and a press that was on its way is refused

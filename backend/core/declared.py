@@ -5,8 +5,7 @@
         k1: float = Field(default=0.9, title="k1", description="Saturation of a term's frequency", ge=0)
 
 The comments of study.toml, the command-line options (app/commands/options.py), the form fields
-(app/components/setting_fields.py), the messages about invalid values and the tables in the docs (tests/test_options.py)
-are generated from this declaration.
+(app/components/setting_fields.py) and the messages about invalid values are generated from this declaration.
 """
 
 from __future__ import annotations
