@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -401,6 +402,160 @@ def test_the_prior_of_the_learned_judge():
     assert prior_weights() == world["prior"]
     for features, expected in (("features", "prior"), ("without similarities", "prior without similarities")):
         np.testing.assert_allclose(prior_scores(arrays[features]), arrays[expected], rtol=1e-5, atol=1e-5)
+
+
+# Experiments
+
+
+@pytest.fixture(scope="module")
+def planned_studies(tmp_path_factory):
+    """The studies of the experiments without indexes."""
+    return experiment_studies(tmp_path_factory.mktemp("planned"))
+
+
+@pytest.fixture(scope="module")
+def experiment_study(tmp_path_factory):
+    """The study of DPR's and RocketQA's experiments, with its indexes."""
+    studies = experiment_studies(tmp_path_factory.mktemp("experiments"), ["papers"])
+    build_indexes(studies["papers"])
+    return studies["papers"]
+
+
+def experiment_studies(folder: Path, names: Iterable[str] = ("papers", "entityquestions")) -> dict:
+    """Return studies with the stored passages, questions and encoders; the second has EntityQuestions' sets besides."""
+    from blindspot.backend.core.settings import add_encoder
+    from blindspot.db.records import Passage, Question
+
+    world, weights, made = stored("experiments/study.json.gz"), stored("experiments/encoders.npz"), {}
+    for encoder in ("tiny", "other"):
+        of_encoder = {key.removeprefix(f"{encoder}/"): each for key, each in weights.items() if key.startswith(encoder)}
+        save_bert(folder / encoder, world["vocabulary"], of_encoder)
+    for name in names:
+        asked = [*world["questions"], *(world["entityquestions"] if name == "entityquestions" else ())]
+        questions = [
+            Question(**{key: tuple(each) if isinstance(each, list) else each for key, each in question.items()})
+            for question in asked
+        ]
+        made[name] = make_study(folder / name, [Passage(*each) for each in world["passages"]], questions)
+        for encoder in ("tiny", "other"):
+            settings = {"model": str(folder / encoder), "pooling": "cls", "max_tokens": 64}
+            add_encoder(made[name].settings_path, encoder, settings)
+    return made
+
+
+def save_bert(folder: Path, vocabulary: list[str], weights: dict[str, np.ndarray]) -> None:
+    import torch
+    import transformers
+
+    numbers = {word: number for number, word in enumerate(vocabulary)}
+    transformers.BertTokenizerFast(vocab=numbers).save_pretrained(folder)
+    width = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    config = transformers.BertConfig(vocab_size=len(vocabulary), max_position_embeddings=96, **width)
+    model = transformers.BertModel(config)
+    model.load_state_dict({name: torch.from_numpy(each.astype(np.float32)) for name, each in weights.items()})
+    model.save_pretrained(folder)
+
+
+def build_indexes(study) -> None:
+    from blindspot.backend.retrieval import dense
+    from tests.indexes import bm25_of
+
+    bm25_of(study)
+    dense.build_index(study, "tiny", device="cpu")
+
+
+def claim_places(ahead, behind, within: float | None, by: float) -> list:
+    """Return a claim as it is stored: the two cells, by how much they may differ, and by how much one must lead."""
+    return [list(ahead), behind and list(behind), within, by]
+
+
+def planned_experiment(study, name: str, given: dict) -> dict:
+    """Return the cells, claims and plotted points of an experiment, from which nothing is made."""
+    from blindspot.backend.experiments.running import experiment_named, hashable_options
+    from blindspot.backend.experiments.workbench import Workbench
+
+    chosen = experiment_named(name)
+    plan = chosen.plan(chosen.setting(hashable_options(given)), Workbench(study))
+    return {
+        "cells": [[cell.row, cell.column, cell.published, cell.is_trained] for cell in plan.cells],
+        "claims": [
+            claim_places(claim.expected_better, claim.expected_worse, claim.tolerance, claim.minimum_gain)
+            for claim in plan.claims
+        ],
+        "plot": plan.plot
+        and {series: [list(point) for point in points] for series, points in plan.plot.series.items()},
+    }
+
+
+def ran_experiment(study, name: str, given: dict) -> dict:
+    """Return the cells and claims of an experiment with their figures."""
+    from blindspot.backend.experiments.running import run_experiment
+
+    result = run_experiment(study, name, given, "cpu")
+    figures = ("value", "low", "high", "n", "units")
+    return {
+        "cells": {
+            f"{cell['row']} | {cell['column']}": {each: cell[each] for each in figures} for cell in result["cells"]
+        },
+        "claims": [
+            {
+                "claim": claim_places(claim["ahead"], claim["behind"], claim["within"], claim["by"]),
+                **{each: claim[each] for each in ("difference", "low", "high", "n", "units", "word")},
+            }
+            for claim in result["claims"]
+        ],
+    }
+
+
+EXPERIMENTS = stored("experiments/results.json.gz")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_experiment_plans(planned_studies, name):
+    """Rows, columns, the papers' figures, claims and plots."""
+    expected = EXPERIMENTS[name]
+    assert planned_experiment(planned_studies[expected["study"]], name, expected["given"]) == expected["plan"]
+
+
+def check_experiment(study, name: str) -> None:
+    """Run an experiment with its first seed. A figure that needs no training is the stored one; another lies where three
+    seeds say that a fourth does. A row whose training found nothing to add may be left out, or no longer."""
+    expected = EXPERIMENTS[name]
+    found = ran_experiment(study, name, {**expected["given"], "seeds": expected["given"]["seeds"][:1]})
+    planned = [f"{row} | {column}" for row, column, _, _ in expected["plan"]["cells"]]
+    assert list(found["cells"]) == [place for place in planned if place in found["cells"]]
+    assert set(expected["cells"]) <= set(found["cells"])
+    for place, was in expected["cells"].items():
+        now = found["cells"][place]
+        assert (now["n"], now["units"]) == (was["n"], was["units"]), place
+        if "seeds" in was:
+            assert was["from"] <= now["value"] <= was["to"], (place, now["value"], was)
+        else:
+            assert now == pytest.approx(was, abs=1e-9), place
+    claims = {str(each["claim"]): each for each in found["claims"]}
+    assert [each["claim"] for each in found["claims"]] == [
+        claim for claim in expected["plan"]["claims"] if str(claim) in claims
+    ]
+    for was in expected["claims"]:
+        now = claims[str(was["claim"])]
+        figures = [each for each in was if each not in ("claim", "word")]
+        assert [now[each] for each in figures] == pytest.approx([was[each] for each in figures], abs=1e-9), was["claim"]
+        assert now["word"] == was.get("word", now["word"]), was["claim"]
+
+
+@pytest.mark.parametrize("name", ["hybrid", "retrieval"])
+def test_experiments_that_train_nothing(experiment_study, name):
+    check_experiment(experiment_study, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["papers", "entityquestions"])
+def test_all_experiments(tmp_path, kind):
+    study = experiment_studies(tmp_path, [kind])[kind]
+    build_indexes(study)
+    for name, expected in EXPERIMENTS.items():
+        if expected["study"] == kind:
+            check_experiment(study, name)
 
 
 # Answer matches
