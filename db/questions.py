@@ -17,7 +17,6 @@ from blindspot.db.gold import GoldMatch, insert_matches
 from blindspot.db.imports import ImportRecord, insert_record
 from blindspot.db.question_table import QuestionTable
 from blindspot.db.records import Question
-from blindspot.db.word_search import contains_all_words
 
 _COLUMNS = tuple(column.name for column in fields(Question))
 _LISTS = ("answers", "gold")  # stored as JSON
@@ -144,40 +143,9 @@ class Questions(PerThread):
         where, values = _condition(split=split, dataset=dataset)
         return [_question(row) for row in self.connection.execute(f"{_SELECT} WHERE {where} ORDER BY position", values)]
 
-    def page(
-        self,
-        split: str | None = None,
-        dataset: str | None = None,
-        relation: str | None = None,
-        search_words: Sequence[str] = (),
-        offset: int = 0,
-        limit: int = 100,
-    ) -> tuple[list[Question], int]:
-        """Return one page of the questions whose text contains every word, and the total number of such questions."""
-        where, values = _condition(split=split, dataset=dataset, relation=relation)
-        contains, patterns = contains_all_words("text", search_words)
-        where, values = f"{where} AND {contains}", [*values, *patterns]
-        total = self.connection.execute(f"SELECT count(*) FROM question WHERE {where}", values).fetchone()[0]
-        rows = self.connection.execute(
-            f"{_SELECT} WHERE {where} ORDER BY position LIMIT ? OFFSET ?", (*values, limit, offset)
-        )
-        return [_question(row) for row in rows], int(total)
-
     def texts(self, split: str) -> Iterator[tuple[str, str]]:
         """Yield (id, text) of the questions of a split, in the order of import."""
         yield from self.connection.execute("SELECT id, text FROM question WHERE split = ? ORDER BY position", (split,))
-
-    def questions_by_gold(self, passages: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
-        """Return (id, text) of the questions that have each of these passages as gold, by passage."""
-        gold_by_question: dict[str, list[tuple[str, str]]] = {}
-        rows = self.connection.execute(
-            "SELECT gold.value, q.id, q.text FROM question q, json_each(q.gold) gold "
-            f"WHERE gold.value {AMONG} ORDER BY q.position",
-            (json.dumps(list(passages)),),
-        )
-        for passage, id, text in rows:
-            gold_by_question.setdefault(passage, []).append((id, text))
-        return gold_by_question
 
     def counts(self) -> list[dict[str, Any]]:
         """Return one row for each data set and split, in the order of import: the number of questions, of those with
