@@ -126,7 +126,7 @@ def language_model_line(open_study: Study, card: JudgeCard) -> str:
 
     judge = LLMJudge.load(open_study, card.name)
     words = [
-        f"{kind_title(card.kind)}, {', '.join(judge.models)} at {destination(judge.about['endpoint']).host}",
+        f"{kind_title(card.kind)}, {judge.model} at {destination(judge.about['endpoint']).host}",
         f"prompt {judge.prompt.name}",
     ]
     return ", ".join(words) + (

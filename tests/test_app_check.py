@@ -248,7 +248,7 @@ def test_a_language_model_judges_the_drawn_pairs_once_somebody_allowed_it(study)
 
     with ChatServer(lambda question, passage: 3 if FALSE in passage else 0, garbled) as server:
         assert "language model" not in shown(Page(study.folder, "check", "Ann"))
-        add_llm_judge(study, "llm", server.url, ["m"], settings={"retries": 0, "price_in": 1.0, "price_out": 2.0})
+        add_llm_judge(study, "llm", server.url, "m", settings={"retries": 0, "price_in": 1.0, "price_out": 2.0})
         page = Page(study.folder, "check", "Ann")
         assert "150 requests" in shown(page) and "cost 0." in shown(page) and f":{server.port}" in shown(page)
         (button,) = [each for each in page.app.button if each.label == "Let llm judge 150 pairs"]

@@ -191,7 +191,7 @@ def test_the_commands(study, blindspot):
     from blindspot.backend.judges.llm.judge import add_llm_judge
 
     assert run("list") == (0, "This study names no server, so nothing of it can leave this machine.\n")
-    add_llm_judge(study, "far", "https://far.example/v1", ["m"])
+    add_llm_judge(study, "far", "https://far.example/v1", "m")
     assert "https://far.example:443: not allowed; judge far" in run("list")[1]
     code, said = run("give", "https://far.example", "--key-variable", "FAR_KEY")
     assert code == 0 and "may go to https://far.example:443, with the key in $FAR_KEY" in said

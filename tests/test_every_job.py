@@ -192,7 +192,7 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     assert submit(import_judgements, "tool", file["qrels.txt"])["pairs"] == 12
     with ChatServer(lambda question, passage: 0) as server:
         consent.give_consent(study, server.url)
-        add_llm_judge(study, "llm", server.url, ["m"])
+        add_llm_judge(study, "llm", server.url, "m")
         assert submit(judge_with_llm, "llm", "mined", 2, 4)["pairs"] == 4
     assert submit(make_batch_by_judge, "judged", ["mined"], "features", "clean", size=3, by="ann")["name"] == "judged"
     submit(train_reader, "reader", "mined", QUICK_READER, start=str(study.folder / "reader"), device="cpu")

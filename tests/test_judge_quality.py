@@ -309,7 +309,7 @@ def test_the_app_runs_language_models_and_adds_none(study, original, monkeypatch
     from blindspot.backend.judges.llm.judge import add_llm_judge
 
     assert "Add one on the command line" in Page(study.folder, "training", "ann", tab="judges").text
-    add_llm_judge(study, "near", "http://127.0.0.1:9/v1", ["m"])
+    add_llm_judge(study, "near", "http://127.0.0.1:9/v1", "m")
     shown = Page(study.folder, "training", "ann", tab="judges")
     assert "Texts go to 127.0.0.1:9 (this machine)" in shown.text
     assert shown.app.button(key="ask-start").disabled
@@ -325,7 +325,7 @@ def test_the_app_runs_language_models_and_adds_none(study, original, monkeypatch
     next(button for button in shown.app.button if button.label == "Allow").click().run()
     assert not shown.app.button(key="ask-start").disabled
     assert [(each.server, each.key_variable) for each in consents(study)] == [("http://127.0.0.1:9", "NEAR_KEY")]
-    add_llm_judge(study, "near", "https://far.example/v1", ["m"], replace=True)
+    add_llm_judge(study, "near", "https://far.example/v1", "m", replace=True)
     shown = Page(study.folder, "training", "ann", tab="judges")
     assert shown.app.button(key="ask-start").disabled  # sending is not allowed yet
     assert [box.label for box in shown.app.checkbox if "far.example" in box.label] == [

@@ -16,7 +16,7 @@ from blindspot.backend.judges.llm import endpoint as http
 from blindspot.backend.judges.llm.answers import AnswerStore
 from blindspot.backend.judges.llm.judge import LLMJudge, add_llm_judge
 from blindspot.backend.judges.llm.judging import judge_with_llm, plan
-from blindspot.backend.judges.llm.prompts import BUILT_IN, majority_label, read_prompt
+from blindspot.backend.judges.llm.prompts import BUILT_IN, read_prompt
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.errors import BadInput, Missing, Refused
@@ -60,7 +60,7 @@ def truth(question, passage):
 
 def judged(study, server, name="llm", key_variable="", **more):
     consent.give_consent(study, server.url, key_variable)
-    add_llm_judge(study, name, server.url, ["m"], settings=QUICK | more)
+    add_llm_judge(study, name, server.url, "m", settings=QUICK | more)
     return judge_with_llm(study, name, "run", depth=3)
 
 
@@ -80,7 +80,7 @@ def test_every_pair_is_asked_once_and_scored(study):
         assert judge_with_llm(study, "llm", "run", depth=3)["pairs"] == 0 and server.requests == 120
         # Another judge with the same model and prompt shares the answers.
         consent.give_consent(study, server.url)
-        add_llm_judge(study, "same", server.url, ["m"], settings=QUICK)
+        add_llm_judge(study, "same", server.url, "m", settings=QUICK)
         assert judge_with_llm(study, "same", "run", depth=3)["pairs"] == 120 and server.requests == 120
     (card,) = [card for card in judges_of(study) if card.name == "llm"]
     assert (card.kind, card.calibrated, card.scored) == ("llm", False, True)
@@ -156,7 +156,7 @@ def test_an_unreadable_answer_that_repeats_the_key_is_shown_without_it(study, mo
 def test_the_limit_is_of_all_calls_together(study, blindspot):
     with ChatServer(truth) as server:
         consent.give_consent(study, server.url)
-        add_llm_judge(study, "llm", server.url, ["m"], settings=QUICK)
+        add_llm_judge(study, "llm", server.url, "m", settings=QUICK)
         assert judge_with_llm(study, "llm", "run", depth=3, limit=50)["pairs"] == 50
         assert plan(study, "llm", "run", depth=3, limit=50).requests == 0
         assert judge_with_llm(study, "llm", "run", depth=3, limit=50)["pairs"] == 0 and server.requests == 50
@@ -170,14 +170,12 @@ def test_the_maximum_cost_is_of_all_calls_together_and_is_not_exceeded(study, bl
     each = (120 * 1000 + 8 * 1000) / 1e6  # of an answer of the server, at 1000 a million tokens
     with ChatServer(truth) as server:
         consent.give_consent(study, server.url)
-        add_llm_judge(study, "free", server.url, ["m"], settings=QUICK)
+        add_llm_judge(study, "free", server.url, "m", settings=QUICK)
         with pytest.raises(
             Refused, match="the cost of 'free' is unknown; add it again with --price-in and --price-out"
         ):
             judge_with_llm(study, "free", "run", depth=3, max_cost=1.0)
-        add_llm_judge(
-            study, "llm", server.url, ["m"], settings=QUICK | {"price_in": 1e3, "price_out": 1e3, "tokens": 8}
-        )
+        add_llm_judge(study, "llm", server.url, "m", settings=QUICK | {"price_in": 1e3, "price_out": 1e3, "tokens": 8})
         first = judge_with_llm(study, "llm", "run", depth=3, max_cost=8.0)
         assert 0 < first["pairs"] < 8.0 / each and first["too_dear"] == 120 - first["pairs"] == 120 - server.requests
         assert first["spent"] == pytest.approx(first["pairs"] * each) and first["spent"] <= 8.0
@@ -230,7 +228,7 @@ def test_another_error_is_no_reason_to_ask_without_an_option(study):
 def test_the_policy_judge_takes_the_scores_of_a_language_model(study, prompt, positive):
     from blindspot.backend.training_sets.spec import TrainingSetSpec
 
-    add_llm_judge(study, "llm", "http://localhost:1/v1", ["m"], prompt)
+    add_llm_judge(study, "llm", "http://localhost:1/v1", "m", prompt)
     spec = TrainingSetSpec("set", ("run",), "judge", model="llm").with_own_thresholds(study)
     assert (spec.thresholds.keep_below, spec.thresholds.propose_above) == (0.5, positive)
 
@@ -263,7 +261,7 @@ def test_an_endpoint_that_dies_ends_the_job_with_one_line_and_the_next_one_goes_
     assert 30 <= kept <= 40
     with ChatServer(truth) as alive:
         consent.give_consent(study, alive.url)
-        add_llm_judge(study, "later", alive.url, ["m"], settings=QUICK)
+        add_llm_judge(study, "later", alive.url, "m", settings=QUICK)
         assert judge_with_llm(study, "later", "run", depth=3)["pairs"] == 120
         assert 80 <= alive.requests <= 120 - kept
 
@@ -326,7 +324,7 @@ def test_texts_are_not_sent_to_another_address_by_a_redirect(study):
 
 def test_nothing_leaves_the_machine_before_somebody_allowed_it(study, monkeypatch):
     with ChatServer(truth) as server:
-        add_llm_judge(study, "far", f"http://0.0.0.0:{server.port}/v1", ["m"], settings=QUICK)
+        add_llm_judge(study, "far", f"http://0.0.0.0:{server.port}/v1", "m", settings=QUICK)
         with pytest.raises(
             Refused, match=r"would send the texts .* to http://0\.0\.0\.0:\d+ \(not encrypted\); nothing was sent"
         ):
@@ -336,13 +334,13 @@ def test_nothing_leaves_the_machine_before_somebody_allowed_it(study, monkeypatc
         consent.give_consent(study, f"http://0.0.0.0:{server.port}")
         assert judge_with_llm(study, "far", "run", depth=1)["pairs"] == 40
         assert judge_with_llm(study, "far", "run", depth=2)["pairs"] == 40  # asked once
-        add_llm_judge(study, "far", "http://[::1]:9/v1", ["m"], settings=QUICK, replace=True)
+        add_llm_judge(study, "far", "http://[::1]:9/v1", "m", settings=QUICK, replace=True)
         assert plan(study, "far", "run").how_to_allow  # this machine's other programs are asked about as well
 
 
 def test_the_plan_says_what_judging_takes_and_sends_nothing(study):
     with ChatServer(truth) as server:
-        add_llm_judge(study, "llm", server.url, ["m"], settings=QUICK | {"price_in": 2.0, "price_out": 10.0})
+        add_llm_judge(study, "llm", server.url, "m", settings=QUICK | {"price_in": 2.0, "price_out": 10.0})
         before = plan(study, "llm", "run", depth=3)
         assert (before.pairs, before.requests, before.measured, server.requests) == (120, 120, False, 0)
         characters = sum(
@@ -359,39 +357,6 @@ def test_the_plan_says_what_judging_takes_and_sends_nothing(study):
         assert after.cost == pytest.approx((12_000 * 2 + 800 * 10) / 1e6)
 
 
-def test_samples_and_models_vote(study):
-    def behave(number, body):
-        if body["model"] == "m":
-            return None
-        return 200, {}, answer('{"grade": 3}', body["model"])
-
-    with ChatServer(lambda question, passage: 0, behave) as server:
-        consent.give_consent(study, server.url)
-        add_llm_judge(study, "two", server.url, ["m", "yes"], settings=QUICK)
-        assert judge_with_llm(study, "two", "run", depth=1)["requests"] == 80
-        assert set(_scores(study, "two")) == {0.5}
-        consent.give_consent(study, server.url)
-        add_llm_judge(study, "three", server.url, ["m", "yes"], settings=QUICK | {"samples": 3})
-        judge_with_llm(study, "three", "run", depth=1)
-        assert server.bodies[-1]["temperature"] == 0.7 and {body.get("seed") for body in server.bodies[-240:]} == {
-            0,
-            1,
-            2,
-        }
-    assert (
-        majority_label(["positive", "negative", "positive"]) == "positive"
-        and majority_label(["positive", "negative"]) == "unsure"
-    )
-
-
-def _scores(study, name):
-    return [
-        value
-        for found in ScoreStore.open(study, name).scores_of(ScoreStore.open(study, name).questions()).values()
-        for value in found.values()
-    ]
-
-
 def test_a_server_without_structured_output_is_asked_without(study):
     def behave(number, body):
         return (400, {}, {"error": {"message": "unknown field response_format"}}) if "response_format" in body else None
@@ -405,7 +370,7 @@ def test_settled_pairs_are_judged_without_a_run(study):
     People(study.labels_path).add("ann")
     with ChatServer(truth) as server:
         consent.give_consent(study, server.url)
-        add_llm_judge(study, "llm", server.url, ["m"], settings=QUICK)
+        add_llm_judge(study, "llm", server.url, "m", settings=QUICK)
         with pytest.raises(Missing, match="people have settled no pair yet"):
             judge_with_llm(study, "llm")
         say(study, "ann", "P19.dev.0", {"p0": "positive", "p1": "negative", "p2": "unsure"})
@@ -494,7 +459,7 @@ def test_no_passage_can_close_its_marker_or_start_a_turn():
 def test_a_killed_run_resumes_without_asking_twice(study):
     with ChatServer(truth, seconds=0.05) as server:
         consent.give_consent(study, server.url)
-        add_llm_judge(study, "llm", server.url, ["m"], settings=QUICK)
+        add_llm_judge(study, "llm", server.url, "m", settings=QUICK)
         code = "import sys; from blindspot.app.cli import main; sys.argv = ['blindspot', *sys.argv[1:]]; main()"
         command = [
             sys.executable,

@@ -38,15 +38,17 @@ def listener():
 
 
 def test_a_judge_that_came_with_a_study_sends_nothing(study, listener):
-    """Its manifest names a variable of this machine, and beside it lies the consent of older versions."""
+    """Beside its manifest lies a consent; a manifest that names a variable of this machine is refused."""
     retrieve(study, "bm25", split="dev", k=5, name="run")
-    add_llm_judge(study, "theirs", f"{listener.url}/v1", ["m"], settings={"timeout": 1.0, "retries": 0})
+    add_llm_judge(study, "theirs", f"{listener.url}/v1", "m", settings={"timeout": 1.0, "retries": 0})
     path = study.path("judges", "theirs", "manifest.json")
+    write_json(path.with_name("sending.json"), {"to": f"127.0.0.1:{listener.port}", "allowed": "2026-01-01T00:00:00Z"})
+    with pytest.raises(Refused, match="nothing was sent"):
+        judge_with_llm(study, "theirs", "run", depth=1, limit=3)
     about = json.loads(path.read_text())
     about["settings"]["key_variable"] = "CLOUD_SECRET"
     write_manifest(path.parent, about)
-    write_json(path.with_name("sending.json"), {"to": f"127.0.0.1:{listener.port}", "allowed": "2026-01-01T00:00:00Z"})
-    with pytest.raises(Refused, match="nothing was sent"):
+    with pytest.raises(BadInput, match="unknown setting key_variable"):
         judge_with_llm(study, "theirs", "run", depth=1, limit=3)
     assert listener.heard == []
 

@@ -135,7 +135,7 @@ def test_a_judge_keeps_no_passage_with_an_answer_as_a_negative_unless_labels_of_
 
 
 def test_scores_of_a_language_model_clean_a_set_and_the_difference_says_who_was_sure(study, blindspot):
-    add_llm_judge(study, "llm", "http://localhost:1/v1", ["m"])
+    add_llm_judge(study, "llm", "http://localhost:1/v1", "m")
     score(study, JUDGED)
     judge_report(study, drop=0.2, add=0.9, add_with_answer=0.6)
     build(study, "judge", model="judge", name="by-features")

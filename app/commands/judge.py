@@ -51,10 +51,7 @@ def add(
     endpoint: Annotated[
         str | None, typer.Option(metavar="URL", help="An OpenAI-compatible endpoint, as in http://localhost:8000/v1.")
     ] = None,
-    models: Annotated[
-        list[str] | None,
-        typer.Option("--model", metavar="M", help="Model of the endpoint; give several to let them vote."),
-    ] = None,
+    served: Annotated[str | None, typer.Option("--model", metavar="M", help="Model that the endpoint serves.")] = None,
     prompt: Annotated[
         str,
         typer.Option(
@@ -81,7 +78,7 @@ def add(
     if endpoint is not None and model is not None:
         raise Refused("give --endpoint or --from, not both")
     if model is not None:
-        if settings or models:
+        if settings or served:
             raise Refused("--model and the options of language models go with --endpoint, not with --from")
         _add_cross_encoder(open_study(study), name, model, run, device, replace, trust)
         return
@@ -92,9 +89,9 @@ def add(
     from blindspot.backend.judges.llm.judge import add_llm_judge
 
     opened = open_study(study)
-    judge = add_llm_judge(opened, name, endpoint, models or [], prompt, settings, replace)
+    judge = add_llm_judge(opened, name, endpoint, served or "", prompt, settings, replace)
     to = destination(judge.about["endpoint"])
-    print(f"Added {name}: {', '.join(judge.models)}, prompt {judge.prompt.name}, grades 0 to {judge.prompt.top}.")
+    print(f"Added {name}: {judge.model}, prompt {judge.prompt.name}, grades 0 to {judge.prompt.top}.")
     print(f"Texts will go to {to}. Nothing was sent yet. {how_to_allow(opened, judge.about['endpoint'])}")
     print(f"Next: blindspot judge run {name} --run RUN --dry-run")
 

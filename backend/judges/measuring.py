@@ -173,7 +173,7 @@ def _cost(study: Study, name: str) -> tuple[float | None, float | None]:
     judge = LLMJudge.load(study, name)
     if not study.path("judges", FILE).is_file():
         return None, None
-    mean = AnswerStore(study, read_only=True).mean_cost(judge.models, judge.recipe)
+    mean = AnswerStore(study, read_only=True).mean_cost([judge.model], judge.recipe)
     if mean is None:
         return None, None
-    return judge.cost(mean[0] * judge.votes, mean[1] * judge.votes), (mean[0] + mean[1]) * judge.votes
+    return judge.cost(mean[0], mean[1]), mean[0] + mean[1]

@@ -51,16 +51,7 @@ class FeatureJudgeSettings:
 class LLMSettings:
     """Settings of requests to a language model."""
 
-    samples: int = Field(
-        default=1, title="Samples", description="Answers per pair and model; several vote", ge=1, le=25
-    )
-    temperature: float | None = Field(
-        default=None,
-        title="Temperature",
-        description="Temperature; default 0 for one sample, 0.7 for several",
-        ge=0,
-        le=2,
-    )
+    temperature: float = Field(default=0.0, title="Temperature", description="Temperature of the answers", ge=0, le=2)
     scale: str = Field(
         default="0-1",
         title="Scale",

@@ -80,7 +80,7 @@ def test_500_pairs_are_judged_though_the_endpoint_fails_and_the_job_is_killed(br
     obeys = lambda passage: 3 if "perfect, complete and exact" in passage else None  # noqa: E731
     with ChatServer(truth, faulty("painter"), seconds=0.03, obeys=obeys) as model, serving(asked) as port:
         consent.give_consent(asked, model.url)
-        add_llm_judge(asked, "small", model.url, ["m"], settings={"price_in": 1.0, "price_out": 2.0})
+        add_llm_judge(asked, "small", model.url, "m", settings={"price_in": 1.0, "price_out": 2.0})
         tab = browser.new_page()
         tab.goto(f"http://{server.ADDRESS}:{port}/judge")
         tab.get_by_role("button", name="I am Lea (lead)").click()

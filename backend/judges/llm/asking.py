@@ -6,15 +6,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from blindspot.backend.judges.llm.answers import LONGEST_REPLY, AnswerStore, StoredAnswer, pair_hash
 from blindspot.backend.judges.llm.endpoint import Endpoint, EndpointAway, is_same_model
 from blindspot.backend.judges.llm.judge import LLMJudge, PairTexts, consent_to_send
-from blindspot.backend.judges.llm.prompts import majority_label
 from blindspot.backend.progress import Progress
 from blindspot.backend.text.number_words import duration, quantity
 from blindspot.db.errors import Refused
@@ -27,38 +25,24 @@ SECONDS_BETWEEN_NEWS = 5.0
 GARBLED_TWICE = 2
 
 
-@dataclass(slots=True)
-class AskingResult:
-    """The answers of a language model about the pairs for which it gave a grade, by (question id, passage id).
-
-    Attributes:
-        scores: Score of each pair.
-        labels: Label of each pair, the majority of the votes.
+def ask_about_pairs(
+    judge: LLMJudge, pairs: Sequence[PairTexts], progress: Progress | None = None
+) -> dict[tuple[str, str], float]:
+    """Ask about some pairs and return the scores of those that got a grade, by (question id, passage id). The answers
+    are stored, but the scores are not. Raises the same errors as `judge_with_llm`.
     """
-
-    scores: dict[tuple[str, str], float] = field(default_factory=dict)
-    labels: dict[tuple[str, str], str] = field(default_factory=dict)
-
-
-def ask_about_pairs(judge: LLMJudge, pairs: Sequence[PairTexts], progress: Progress | None = None) -> AskingResult:
-    """Ask about some pairs and return the result. The answers are stored, but the scores are not. Raises the same
-    errors as `judge_with_llm`.
-    """
-    result = AskingResult()
+    scores: dict[tuple[str, str], float] = {}
     with PairAsker(judge, len(pairs), progress) as asking:
-        for pair, answers in asking.votes_about(pairs):
-            if (score := score_of(judge, answers)) is not None:
-                key = pair.question.id, pair.passage.id
-                result.scores[key], result.labels[key] = score, label_of(judge, answers)
-    return result
+        for pair, answer in asking.answers_about(pairs):
+            if (score := score_of(judge, answer)) is not None:
+                scores[pair.question.id, pair.passage.id] = score
+    return scores
 
 
 class _PendingPair(NamedTuple):
-    """A pair whose requests are under way: its stored answers, the number of missing votes, and their maximum cost."""
+    """A pair whose request is under way, and its maximum cost."""
 
     pair: PairTexts
-    stored_answers: list[StoredAnswer]
-    missing_votes: int
     maximum_cost: float
 
 
@@ -95,7 +79,7 @@ class PairAsker:
         """Pairs that were left out because of `max_cost`."""
         self.unreadable = ""
         """The last answer of the model that could not be parsed."""
-        self._spent_before = judge.cost(*self.store.tokens(judge.models, judge.recipe)) or 0.0
+        self._spent_before = judge.cost(*self.store.tokens([judge.model], judge.recipe)) or 0.0
         self._in_a_row, self._news, self._doing = 0, 0.0, ""
         self._lock, self._unreadable_in_a_row = threading.Lock(), 0
         self._asked_before: set[str] = set()  # hashes of pairs whose answer could not be read in an earlier call
@@ -108,8 +92,8 @@ class PairAsker:
         self.endpoint.stop_waiting()
         self._workers.shutdown(wait=True, cancel_futures=True)
 
-    def votes_about(self, pairs: Sequence[PairTexts]) -> Iterator[tuple[PairTexts, list[StoredAnswer]]]:
-        """Yield each pair with all its votes, in the order in which they arrive.
+    def answers_about(self, pairs: Sequence[PairTexts]) -> Iterator[tuple[PairTexts, StoredAnswer]]:
+        """Yield each pair with its answer, in the order in which they arrive.
 
         Pairs that failed, or would cost too much, are left out.
 
@@ -117,21 +101,18 @@ class PairAsker:
             Refused: the last answers could not be read. EndpointAway: the last pairs got no answer.
         """
         hashes = [pair_hash(pair.question.text, pair.passage) for pair in pairs]
-        have = self.store.answers_about(self.judge.models, self.judge.recipe, hashes)
+        stored = self.store.answers_about([self.judge.model], self.judge.recipe, hashes)
+        have = {hashed: answer for (hashed, _, _), answer in stored.items()}
         if self.again:
-            self._asked_before |= {hashed for (hashed, _, _), answer in have.items() if answer.grade is None}
-            have = {key: answer for key, answer in have.items() if answer.grade is not None}
-        by_pair: dict[str, list[StoredAnswer]] = {}
-        for (hashed, _, _), answer in have.items():
-            by_pair.setdefault(hashed, []).append(answer)
-        waiting: dict[Future[list[StoredAnswer]], _PendingPair] = {}
+            self._asked_before |= {hashed for hashed, answer in have.items() if answer.grade is None}
+            have = {hashed: answer for hashed, answer in have.items() if answer.grade is not None}
+        waiting: dict[Future[StoredAnswer | None], _PendingPair] = {}
         # Pairs whose answer could not be read come last: they must not end the work before the others were asked.
         for pair, hashed in sorted(zip(pairs, hashes, strict=True), key=lambda each: each[1] in self._asked_before):
-            lacking, known = missing_votes_of(self.judge, hashed, have), by_pair.get(hashed, [])
-            if not lacking:
-                yield self._count_pair(pair, known)
+            if hashed in have:
+                yield self._count_pair(pair, have[hashed])
                 continue
-            under_way = _PendingPair(pair, known, len(lacking), self._maximum_cost_of_pair(pair, len(lacking)))
+            under_way = _PendingPair(pair, self._maximum_cost_of_pair(pair))
             while len(waiting) >= 2 * self.judge.settings.concurrency or (
                 waiting and self._exceeds_budget(waiting, under_way)
             ):
@@ -141,7 +122,7 @@ class PairAsker:
             if self._exceeds_budget(waiting, under_way):
                 self.too_dear += 1
                 continue
-            waiting[self._workers.submit(self._votes, pair, hashed, lacking)] = under_way
+            waiting[self._workers.submit(self._ask, pair, hashed)] = under_way
         while waiting:
             yield from self._collect(waiting)
         if self._answers_are_unreadable:
@@ -151,13 +132,13 @@ class PairAsker:
                 "server, the prompt or --tokens; the same command asks again"
             )
 
-    def _maximum_cost_of_pair(self, pair: PairTexts, votes: int) -> float:
-        """Return an upper estimate of the cost of a pair's answers; 0 if no maximum cost is set."""
+    def _maximum_cost_of_pair(self, pair: PairTexts) -> float:
+        """Return an upper estimate of the cost of a pair's answer; 0 if no maximum cost is set."""
         if self.max_cost is None:
             return 0.0
         messages = self.judge.prompt.messages(pair.question.text, pair.passage)
         tokens_in = sum(len(message["content"]) for message in messages) / CHARACTERS_PER_TOKEN
-        return GARBLED_TWICE * votes * (self.judge.cost(tokens_in, self.judge.settings.tokens) or 0.0)
+        return GARBLED_TWICE * (self.judge.cost(tokens_in, self.judge.settings.tokens) or 0.0)
 
     def _exceeds_budget(self, waiting: Mapping[Any, _PendingPair], next_pair: _PendingPair) -> bool:
         """Return whether requests for another pair might exceed the maximum cost."""
@@ -177,15 +158,15 @@ class PairAsker:
     def _answers_are_unreadable(self) -> bool:
         return self._unreadable_in_a_row >= UNREADABLE_IN_A_ROW
 
-    def _count_pair(self, pair: PairTexts, answers: list[StoredAnswer]) -> tuple[PairTexts, list[StoredAnswer]]:
+    def _count_pair(self, pair: PairTexts, answer: StoredAnswer) -> tuple[PairTexts, StoredAnswer]:
         self.done += 1
-        self.judged += any(answer.grade is not None for answer in answers)
+        self.judged += answer.grade is not None
         self._report()
-        return pair, answers
+        return pair, answer
 
     def _collect(
-        self, waiting: dict[Future[list[StoredAnswer]], _PendingPair]
-    ) -> Iterator[tuple[PairTexts, list[StoredAnswer]]]:
+        self, waiting: dict[Future[StoredAnswer | None], _PendingPair]
+    ) -> Iterator[tuple[PairTexts, StoredAnswer]]:
         ready = wait(waiting, timeout=1.0, return_when=FIRST_COMPLETED).done
         self._report()
         for future in ready:
@@ -201,30 +182,22 @@ class PairAsker:
                     ) from None
                 continue
             self._in_a_row = 0
-            self.store.add(new)
+            if new is None:
+                continue
+            self.store.add([new])
             self.asked += 1
-            self.requests += sum(answer.requests for answer in new)
-            self.tokens_in += sum(answer.tokens_in for answer in new)
-            self.tokens_out += sum(answer.tokens_out for answer in new)
-            if len(new) == under_way.missing_votes:
-                yield self._count_pair(under_way.pair, [*under_way.stored_answers, *new])
+            self.requests += new.requests
+            self.tokens_in += new.tokens_in
+            self.tokens_out += new.tokens_out
+            yield self._count_pair(under_way.pair, new)
 
-    def _votes(self, pair: PairTexts, pair_digest: str, missing_votes: Sequence[tuple[str, int]]) -> list[StoredAnswer]:
-        """Return the votes for a pair. There are fewer than `missing_votes` if recent answers could not be parsed and
-        the work stops.
-        """
-        votes: list[StoredAnswer] = []
-        for model, sample in missing_votes:
-            if self._answers_are_unreadable:
-                break
-            votes.append(self._ask_once(pair, pair_digest, model, sample))
-        return votes
-
-    def _ask_once(self, pair: PairTexts, pair_digest: str, model: str, sample: int) -> StoredAnswer:
+    def _ask(self, pair: PairTexts, pair_digest: str) -> StoredAnswer | None:
         """Ask the model, and once more if the answer cannot be parsed. If the second answer cannot be parsed either, it
-        is unknown.
+        is unknown. None if recent answers could not be parsed and the work stops.
         """
-        judge, began = self.judge, time.monotonic()
+        if self._answers_are_unreadable:
+            return None
+        judge, model, began = self.judge, self.judge.model, time.monotonic()
         messages = judge.prompt.messages(pair.question.text, pair.passage)
         options: dict[str, Any] = {
             "temperature": judge.temperature,
@@ -232,7 +205,7 @@ class PairAsker:
             "response_format": judge.prompt.schema(),
         }
         if judge.temperature > 0:
-            options["seed"] = sample
+            options["seed"] = 0
         tokens_in = tokens_out = requests = 0
         grade, text, served = None, "", ""
         while grade is None and requests < GARBLED_TWICE:
@@ -254,7 +227,7 @@ class PairAsker:
         return StoredAnswer(
             model,
             judge.recipe,
-            sample,
+            0,
             pair_digest,
             grade,
             text[:LONGEST_REPLY],
@@ -275,7 +248,7 @@ class PairAsker:
         self.progress(self.done, self.pairs, self._doing)
 
     def _state(self, time_now: float) -> str:
-        words = [f"asking {', '.join(self.judge.models)}"]
+        words = [f"asking {self.judge.model}"]
         if self.requests:
             words.append(f"{self.tokens_in + self.tokens_out:,} tokens")
             cost = self.judge.cost(self.tokens_in, self.tokens_out)
@@ -287,17 +260,5 @@ class PairAsker:
         return ", ".join(words)
 
 
-def missing_votes_of(
-    judge: LLMJudge, hash_of_pair: str, stored_answers: Mapping[tuple[str, str, int], StoredAnswer]
-) -> list[tuple[str, int]]:
-    wanted = ((model, sample) for model in judge.models for sample in range(judge.settings.samples))
-    return [(model, sample) for model, sample in wanted if (hash_of_pair, model, sample) not in stored_answers]
-
-
-def score_of(judge: LLMJudge, answers: Iterable[StoredAnswer]) -> float | None:
-    known = [judge.prompt.probability(answer.grade) for answer in answers if answer.grade is not None]
-    return sum(known) / len(known) if known else None
-
-
-def label_of(judge: LLMJudge, answers: Iterable[StoredAnswer]) -> str:
-    return majority_label([judge.prompt.label(answer.grade) for answer in answers if answer.grade is not None])
+def score_of(judge: LLMJudge, answer: StoredAnswer) -> float | None:
+    return None if answer.grade is None else judge.prompt.probability(answer.grade)

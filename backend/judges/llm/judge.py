@@ -1,14 +1,14 @@
 """Language models as judges. A judge is added by name and then asked about the pairs of a run, or about the pairs that
 people have labelled.
 
-`judges/<name>/` holds the manifest (endpoint, models, prompt, settings; never a key). Answers are in
+`judges/<name>/` holds the manifest (endpoint, model, prompt, settings; never a key). Answers are in
  `judges/answers.db`, and scores in `scores/<name>/`. Whether texts may be sent to the endpoint, and with which key,
 is not stored in the study: see `blindspot.backend.core.consent`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -67,22 +67,17 @@ class LLMJudge:
         return False
 
     @property
-    def models(self) -> list[str]:
-        return [str(model) for model in self.about["models"]]
+    def model(self) -> str:
+        return str(self.about["model"])
 
     @property
     def temperature(self) -> float:
-        given = self.settings.temperature
-        return (0.7 if self.settings.samples > 1 else 0.0) if given is None else given
+        return self.settings.temperature
 
     @property
     def recipe(self) -> str:
         """Return everything that stored answers depend on besides the model and the texts, as text."""
         return f"{self.prompt.digest}-{self.temperature:g}"
-
-    @property
-    def votes(self) -> int:
-        return len(self.models) * self.settings.samples
 
     def cost(self, tokens_in: float, tokens_out: float) -> float | None:
         """Return the cost of tokens; None if no prices are set."""
@@ -96,7 +91,7 @@ class LLMJudge:
         from blindspot.backend.judges.llm.asking import ask_about_pairs
 
         def scores(pairs: list[tuple[Question, Passage]]) -> list[float]:
-            known = ask_about_pairs(self, [PairTexts(*pair) for pair in pairs], progress=progress).scores
+            known = ask_about_pairs(self, [PairTexts(*pair) for pair in pairs], progress=progress)
             return [known.get((question.id, passage.id), np.nan) for question, passage in pairs]
 
         return score_hits(self.study, lists, scores)
@@ -111,7 +106,7 @@ def add_llm_judge(
     study: Study,
     name: str,
     endpoint: str,
-    models: Sequence[str],
+    model: str,
     prompt: str = "umbrella",
     settings: Mapping[str, Any] | None = None,
     replace: bool = False,
@@ -120,7 +115,7 @@ def add_llm_judge(
 
     Args:
         endpoint: The base of an OpenAI-compatible endpoint, as in http://localhost:8000/v1.
-        models: One model, or several that vote.
+        model: The model that the endpoint serves.
         prompt: umbrella, rocketqa, or a file with the fields {question} and {passage}.
         settings: What differs from the defaults of `LLMSettings`.
 
@@ -132,8 +127,7 @@ def add_llm_judge(
     if (chosen.price_in is None) != (chosen.price_out is None):
         raise BadInput("give both prices, --price-in and --price-out, or none")
     url = check_url(endpoint)
-    wanted = list(dict.fromkeys(model.strip() for model in models if model.strip()))
-    if not wanted:
+    if not model.strip():
         raise Refused("name the model that the endpoint serves with --model")
     read = read_prompt(prompt, chosen.scale, chosen.positive_from)
     refuse_taken(study, name, KIND, replace)
@@ -141,7 +135,7 @@ def add_llm_judge(
         "kind": KIND,
         "name": name,
         "endpoint": url,
-        "models": wanted,
+        "model": model.strip(),
         "prompt": asdict(read),
         "settings": {key: value for key, value in asdict(chosen).items() if key != "scale"},
     }

@@ -16,7 +16,6 @@ from blindspot.backend.judges.llm.answers import AnswerStore, pair_hash
 from blindspot.backend.judges.llm.asking import (
     CHARACTERS_PER_TOKEN,
     PairAsker,
-    missing_votes_of,
     score_of,
 )
 from blindspot.backend.judges.llm.endpoint import destination
@@ -39,7 +38,7 @@ class LLMPlan:
 
     Attributes:
         pairs: Pairs to judge, without those that have a score.
-        stored: Of their votes, those with a grade among the stored answers.
+        stored: Of these, those with a grade among the stored answers.
         requests: Requests to send.
         tokens_in, tokens_out, seconds: Estimates; from earlier answers if `measured`, else from the length of the
         texts.
@@ -113,15 +112,16 @@ def plan_pairs(study: Study, name: str, ids: Sequence[tuple[str, str]]) -> LLMPl
     for block in _blocks(ids):
         pairs = read_pairs(study, block)
         hashes = {pair: pair_hash(pair.question.text, pair.passage) for pair in pairs}
-        answers = store.answers_about(judge.models, judge.recipe, hashes.values())
-        have = {key: answer for key, answer in answers.items() if answer.grade is not None}
+        answers = store.answers_about([judge.model], judge.recipe, hashes.values())
+        have = {hashed for (hashed, _, _), answer in answers.items() if answer.grade is not None}
         for pair, hashed in hashes.items():
-            lacking = len(missing_votes_of(judge, hashed, have))
-            stored, absent = stored + judge.votes - lacking, absent + lacking
-            if lacking:
-                messages = judge.prompt.messages(pair.question.text, pair.passage)
-                characters += lacking * sum(len(message["content"]) for message in messages)
-    mean = store.mean_cost(judge.models, judge.recipe)
+            if hashed in have:
+                stored += 1
+                continue
+            absent += 1
+            messages = judge.prompt.messages(pair.question.text, pair.passage)
+            characters += sum(len(message["content"]) for message in messages)
+    mean = store.mean_cost([judge.model], judge.recipe)
     tokens_in = round(absent * mean[0]) if mean else round(characters / CHARACTERS_PER_TOKEN)
     tokens_out = round(absent * (mean[1] if mean else TOKENS_OUT))
     seconds = absent * (mean[2] if mean else SECONDS) / judge.settings.concurrency
@@ -134,7 +134,7 @@ def plan_pairs(study: Study, name: str, ids: Sequence[tuple[str, str]]) -> LLMPl
         tokens_out,
         seconds,
         judge.cost(tokens_in, tokens_out),
-        judge.cost(*store.tokens(judge.models, judge.recipe)),
+        judge.cost(*store.tokens([judge.model], judge.recipe)),
         mean is not None,
         str(to),
         "" if find_consent(study, judge.about["endpoint"]) else how_to_allow(study, judge.about["endpoint"]),
@@ -169,14 +169,14 @@ def judge_with_llm(
     check_max_cost(judge, max_cost)
     ids = pairs_to_judge(study, name, run, depth, limit)
     consent_to_send(judge)
-    recipe = {"model_hash": judge.recipe, "llm": judge.models, "endpoint": judge.about["endpoint"]}
+    recipe = {"model_hash": judge.recipe, "llm": judge.model, "endpoint": judge.about["endpoint"]}
     store = ScoreStore.create(study, name, False, recipe)
     judged = unknown = 0
     asking = PairAsker(judge, len(ids), progress, max_cost, repeat_answered=True)
     with study.lock_part(f"scores/{name}"), asking:
         for block in _blocks(ids):
-            for pair, answers in asking.votes_about(read_pairs(study, block)):
-                score = score_of(judge, answers)
+            for pair, answer in asking.answers_about(read_pairs(study, block)):
+                score = score_of(judge, answer)
                 if score is None:
                     unknown += 1
                 else:
@@ -196,7 +196,7 @@ def judge_with_llm(
         "tokens_in": asking.tokens_in,
         "tokens_out": asking.tokens_out,
         "cost": judge.cost(asking.tokens_in, asking.tokens_out),
-        "spent": judge.cost(*asking.store.tokens(judge.models, judge.recipe)),
+        "spent": judge.cost(*asking.store.tokens([judge.model], judge.recipe)),
         "seconds": round(time.monotonic() - asking.started, 1),
     }
 
@@ -231,8 +231,8 @@ class LLMKind(StoredJudgeKind):
         return JudgeCard(name, KIND, "", False, None, has_scores)
 
     def thresholds(self, manifest: Manifest) -> tuple[float, float]:
-        """Return the thresholds for the mean of the votes: a pair below 0.5 is negative, and from the score of the
-        lowest positive grade on it is positive.
+        """Return the thresholds: a pair below 0.5 is negative, and from the score of the lowest positive grade on it is
+        positive.
         """
         prompt = Prompt(**manifest["prompt"])
         return 0.5, prompt.probability(prompt.positive_from)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import string
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -163,14 +162,6 @@ def read_prompt(source: str, scale: str = "0-1", positive_from: int | None = Non
     return Prompt(
         path.name, text, top, _grade_as_share((top + 1) // 2 if positive_from is None else positive_from, top)
     )
-
-
-def majority_label(labels: Sequence[Label]) -> Label:
-    """Return the label with the most votes; "unsure" for a tie."""
-    counts = sorted(((labels.count(label), label) for label in set(labels)), reverse=True)
-    if not counts or (len(counts) > 1 and counts[0][0] == counts[1][0]):
-        return "unsure"
-    return counts[0][1]
 
 
 def _block(kind: str, marker: str, text: str) -> str:
