@@ -211,7 +211,7 @@ def test_cards_hold_ranks_and_settled_labels_only_of_passages_that_are_labelled(
     assert [one["where"] for one in card["candidates"]] == ["alpha, rank 1, score 9"]
 
 
-CARD = {"key", "batch", "question", "text", "answers", "more_answers", "positives", "candidates", "given", "settled"}
+CARD = {"key", "batch", "question", "text", "answers", "more_answers", "positives", "candidates", "given"}
 PASSAGE = {"passage", "where", "others", "title", "pieces", "line", "group"}
 
 
@@ -221,7 +221,7 @@ def test_cards_hold_nothing_of_a_run_or_a_judge(study):
     cards = Cards(study).cards_of_leases("ann", Queue(study.labels_path).claim("ann", 2))
     assert [card["question"] for card in cards] == ["q3", "q0"]
     for card in cards:
-        assert set(card) == CARD and card["settled"] is None and card["given"] == {}
+        assert set(card) == CARD and card["given"] == {}
         for shown in card["candidates"]:
             assert set(shown) == PASSAGE and shown["where"] == shown["others"] == ""
     sent = sent_to_browser(Page(study.folder, "judge", "ann"))

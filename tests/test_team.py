@@ -122,3 +122,17 @@ def test_the_team_page_is_the_lead_s(study):
     assert page.text.index("Progress") < page.text.index("b1 0 of 7 questions") < page.text.index("People")
     Queue(study.labels_path).set_state("b1", "closed", actor="Lea")
     assert "Judge your" not in Page(study.folder, "team", "Lea").text
+
+
+def test_a_link_made_where_only_this_machine_reaches_the_app_says_how_to_open_it(study, monkeypatch):
+    """The link is shown once; it signs in as the person, and the store keeps its hash alone."""
+    monkeypatch.setattr("blindspot.app.who.on_this_machine", lambda: True)
+    page = Page(study.folder, "team", "Lea")
+    monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
+    monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
+    next(button for button in page.app.button if button.key == "invite-Ben").click().run()
+    (link,) = [block.value for block in page.app.code if "?key=" in block.value]
+    assert "opens nothing yet" in page.text and "blindspot open --address 0.0.0.0" in page.text
+    assert People(study.labels_path).person_of_link(link.partition("?key=")[2]).name == "Ben"
+    page.app.run()
+    assert not [block for block in page.app.code if "?key=" in block.value]
