@@ -31,6 +31,15 @@ def bert(tmp_path_factory):
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
+@pytest.fixture
+def whole(bert, tmp_path_factory, one_thread) -> Path:
+    """The folder of a training that nothing broke off: one for all tests of this file."""
+    folder = tmp_path_factory.getbasetemp() / "whole-dual-encoder"
+    if not folder.exists():
+        quick(bert, folder)
+    return folder
+
+
 def test_it_learns_and_is_an_ordinary_folder(tmp_path):
     """Such a small model memorises its few questions, which is enough for this test."""
     from sentence_transformers import SentenceTransformer
@@ -62,9 +71,8 @@ def test_it_learns_and_is_an_ordinary_folder(tmp_path):
     assert not (tmp_path / "model~working").exists()
 
 
-def test_broken_off_it_ends_with_the_same_bytes(bert, tmp_path):
+def test_broken_off_it_ends_with_the_same_bytes(bert, whole, tmp_path):
     """Stopped between two checkpoints, in the second epoch, with a checkpoint half written."""
-    quick(bert, tmp_path / "whole")
     with pytest.raises(Stopped):
         quick(bert, tmp_path / "again", progress=stop_at(5))
     working = tmp_path / "again~working"
@@ -72,16 +80,15 @@ def test_broken_off_it_ends_with_the_same_bytes(bert, tmp_path):
     (working / "checkpoint-6").mkdir()
     (working / "checkpoint-6" / "modules.json").write_text("{")
     quick(bert, tmp_path / "again")
-    assert weights(tmp_path / "again") == weights(tmp_path / "whole")
-    whole, again = (
-        [{key: value for key, value in line.items() if "second" not in key} for line in read_lines(tmp_path / name)]
-        for name in ("whole", "again")
+    assert weights(tmp_path / "again") == weights(whole)
+    expected, found = (
+        [{key: value for key, value in line.items() if "second" not in key} for line in read_lines(folder)]
+        for folder in (whole, tmp_path / "again")
     )
-    assert whole == again
+    assert expected == found
 
 
-def test_kill_9(bert, tmp_path):
-    quick(bert, tmp_path / "whole")
+def test_kill_9(bert, whole, tmp_path):
     code = (
         "import os, signal, sys, torch; from pathlib import Path\n"
         "from blindspot.backend.core.settings import EncoderSettings; from tests.training import quick\n"
@@ -92,19 +99,18 @@ def test_kill_9(bert, tmp_path):
     done = forked.python("-c", code, bert.model, str(tmp_path / "again"))
     assert done.returncode == -signal.SIGKILL, done.stderr
     quick(bert, tmp_path / "again")
-    assert weights(tmp_path / "again") == weights(tmp_path / "whole")
+    assert weights(tmp_path / "again") == weights(whole)
 
 
-def test_broken_off_after_its_last_step_it_only_keeps_the_best(bert, tmp_path, monkeypatch):
+def test_broken_off_after_its_last_step_it_only_keeps_the_best(bert, whole, tmp_path, monkeypatch):
     from blindspot.backend.training import dual_encoder
 
-    quick(bert, tmp_path / "whole")
     monkeypatch.setattr(dual_encoder, "_save_best", lambda *_: (_ for _ in ()).throw(Stopped))
     with pytest.raises(Stopped):
         quick(bert, tmp_path / "again")
     monkeypatch.undo()
     quick(bert, tmp_path / "again", progress=stop_at(6))  # no step is repeated
-    assert weights(tmp_path / "again") == weights(tmp_path / "whole")
+    assert weights(tmp_path / "again") == weights(whole)
 
 
 def test_the_seed_decides(bert, tmp_path):

@@ -82,7 +82,7 @@ def test_in_a_process_of_its_own(study):
 
 def test_the_process_of_a_finished_job_is_gone(study):
     """A zombie still takes a signal."""
-    pid = wait(study, jobs.submit(build_index, study, threads=1)).pid
+    pid = wait(study, jobs.submit(count_up, study, steps=1)).pid
     deadline = time.monotonic() + 30
     with pytest.raises(ProcessLookupError):
         while time.monotonic() < deadline:
