@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from blindspot.analysis.crossed import crossed_mean
+from blindspot.backend.core.study import Study
 from blindspot.backend.experiments import planned, running, tables
 from blindspot.backend.experiments.hits import Bm25Hits
 from blindspot.backend.experiments.papers import EXPERIMENTS, ExperimentDescription
@@ -70,6 +71,15 @@ def small_experiment(monkeypatch):
         )
 
 
+@pytest.fixture
+def done(study, tmp_path_factory, small_experiment):
+    """The study after the small experiment, which runs once for all tests of this file. Copy it before writing to it."""
+    folder = tmp_path_factory.getbasetemp() / "small-experiment"
+    if not folder.exists():
+        run_experiment(copied(study, folder), "negatives", TINY, "cpu")
+    return Study.open(folder)
+
+
 class Stopped(BaseException):
     """Simulates a kill: nothing may catch it."""
 
@@ -93,9 +103,9 @@ def test_parts_are_made_once_and_shared(study, tmp_path, monkeypatch, small_expe
     }  # the study's own lists stay unchanged
 
 
-def test_a_killed_experiment_goes_on(study, tmp_path, small_experiment):
+def test_a_killed_experiment_goes_on(study, done, tmp_path):
     """Stopped at every sixth report, it ends with the same table as an undisturbed experiment."""
-    left_alone = run_experiment(copied(study, tmp_path / "a"), "negatives", TINY, "cpu")
+    left_alone = run_experiment(done, "negatives", TINY, "cpu")
     stopped, kills = copied(study, tmp_path / "b"), 0
 
     def killer():
@@ -119,8 +129,8 @@ def test_a_killed_experiment_goes_on(study, tmp_path, small_experiment):
     assert found["cells"] == left_alone["cells"] and found["claims"] == left_alone["claims"]
 
 
-def test_a_small_run_finds_nothing_whatever_it_measures(study, tmp_path, small_experiment):
-    found = run_experiment(copied(study, tmp_path / "s"), "negatives", {**TINY, "small": True}, "cpu")
+def test_a_small_run_finds_nothing_whatever_it_measures(done, tmp_path):
+    found = run_experiment(copied(done, tmp_path / "s"), "negatives", {**TINY, "small": True}, "cpu")
     assert found["verdict"] == "no finding" and found["sentence"].startswith("This is no finding")
 
 
@@ -185,8 +195,8 @@ def test_a_claim_of_a_minimum_gain(minimum, found, word):
     assert claim.judge(*values(*found, questions=400), is_trained=True, confidence=0.95)["word"] == word
 
 
-def test_the_command_takes_every_setting(study, tmp_path, small_experiment, blindspot):
-    study = copied(study, tmp_path / "s")
+def test_the_command_takes_every_setting(done, tmp_path, blindspot):
+    study = copied(done, tmp_path / "s")
     result = run_experiment(study, "negatives", TINY, "cpu")
     words = f"experiment negatives --from tiny --k 5,10 --depth 10 --device cpu --study {study.folder}".split()
     for option in ("training", "cross"):
@@ -246,12 +256,11 @@ def test_the_table_as_csv_and_latex():
     assert r"50\% of a\_b & 50.0 (40.0--61.0) & 65 & 120 x 3 \\" in latex and r"rest & - &  & 0 \\" in latex
 
 
-def test_a_plan_counts_what_is_not_made_yet(study, tmp_path, small_experiment):
+def test_a_plan_counts_what_is_not_made_yet(study, done, tmp_path):
     study = copied(study, tmp_path / "s")
     assert planned_parts(study, "negatives", TINY, "cpu").waiting
     assert not (study.folder / "experiments").exists()  # nothing was made
-    run_experiment(study, "negatives", TINY, "cpu")
-    assert not planned_parts(study, "negatives", TINY, "cpu").waiting
+    assert not planned_parts(done, "negatives", TINY, "cpu").waiting
 
 
 def test_a_plan_in_words(study, small_experiment):
@@ -295,10 +304,10 @@ def test_what_is_judged_is_what_trains(study, tmp_path):
     assert whole == {question.id for question in train[1:]} and len(asked) == 7
 
 
-def test_the_interval_of_a_share_of_questions_is_wilsons(study, tmp_path, small_experiment):
+def test_the_interval_of_a_share_of_questions_is_wilsons(done):
     from statsmodels.stats.proportion import proportion_confint
 
-    cells = run_experiment(copied(study, tmp_path / "s"), "negatives", TINY, "cpu")["cells"]
+    cells = run_experiment(done, "negatives", TINY, "cpu")["cells"]
     for cell in (each for each in cells if each["row"] == "BM25"):
         assert (cell["low"], cell["high"]) == pytest.approx(
             proportion_confint(round(cell["value"] * cell["n"]), cell["n"], method="wilson")

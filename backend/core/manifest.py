@@ -13,6 +13,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
@@ -168,6 +169,7 @@ def text_sha256(*parts: str) -> str:
     return digest.hexdigest()
 
 
+@cache
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that influence results. Reads only the packages' metadata and
     imports none of them.

@@ -19,6 +19,7 @@ from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.jobs import Jobs
 from tests.browser.servers import serving
 from tests.counted_jobs import count_up, give_back, until, wait
+from tests.indexes import bm25_of
 from tests.studies import births, make_study, people
 
 PATIENCE = 60_000  # ms
@@ -77,7 +78,7 @@ def test_the_queue_is_followed_and_cancelled(study, tab):
 
 
 def test_enter_in_a_field_starts_nothing(study, tab):
-    build_index(study, threads=1)
+    bm25_of(study)
     retrieve(study, "bm25", split="dev", k=10)
     with serving(study) as port:
         tab.goto(f"http://{server.ADDRESS}:{port}/judge")
