@@ -16,7 +16,7 @@ analysis                3761  166.7  1800
 app                    22856 1025.9 10500
 backend                   20    0.9     0
 backend/checking        4482  196.3  2000
-backend/core            4057  165.7  2300
+backend/core            4055  165.7  2300
 backend/data            8172  353.6  3600
 backend/demo             673   28.6   400
 backend/evaluation      5957  263.1  2700

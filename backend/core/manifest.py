@@ -12,7 +12,7 @@ import platform
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -171,13 +171,9 @@ def text_sha256(*parts: str) -> str:
 
 @cache
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that influence results. Reads only the packages' metadata and
-    imports none of them.
-    """
+    """Return the versions of Python and of the packages that influence results, without importing them."""
     installed = {"python": platform.python_version()}
     for name in PACKAGES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             installed[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return installed

@@ -45,6 +45,7 @@ def pytest_collection_modifyitems(items):
 def browser() -> Iterator:
     """A system Chromium, else Playwright's own; without either the test is skipped with a reason."""
     api = pytest.importorskip("playwright.sync_api", reason="no browser tests: playwright is not installed")
+    api.expect.set_options(timeout=60_000)  # a busy machine draws slowly
     with api.sync_playwright() as playwright:
         path = next(filter(None, map(shutil.which, SYSTEM_BROWSERS)), None)
         try:

@@ -10,8 +10,6 @@ from playwright.sync_api import expect
 from tests.app_pages import HOSTILE
 from tests.browser.pages import parameters, ready, visit
 
-expect.set_options(timeout=60_000)
-
 
 def open_compare(tab, address: str, query: str = "a=bm25-dev&b=tiny-dev") -> None:
     visit(tab, f"{address}compare?{query}")

@@ -22,8 +22,6 @@ from tests.browser.pages import COUNT_CLICKS
 from tests.browser.servers import open_to_others
 from tests.studies import make_study
 
-expect.set_options(timeout=60_000)
-
 QUESTIONS = 6
 TEAM = ("Ann", "Ben", "Cem", "Dot", "Eva")
 

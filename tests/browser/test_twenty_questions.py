@@ -18,8 +18,6 @@ from tests.browser.judging import SAVED, labels
 from tests.browser.servers import open_to_others
 from tests.studies import make_study
 
-expect.set_options(timeout=60_000)
-
 QUESTIONS, PASSAGES = 20, 4
 SKIPPED, MISTAKEN, BREAK, REGRETTED = 2, 5, 9, 4
 
