@@ -122,7 +122,7 @@ FAULTS = (
     fault(
         "The secret of a personal link stays in the address and in the browser's history.",
         "personal_links::test_a_link_becomes_a_session_and_leaves_the_address",
-        ("app/personal_links.py", "if pair[0] not in (INVITATION, LINK)", "if pair[0] != LINK"),
+        ("app/link_keys.py", "if pair[0] not in (KEY, LINK)]", "if pair[0] != LINK]"),
     ),
     fault(
         "Somebody whose link was replaced stays signed in.",

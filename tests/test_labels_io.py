@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 from blindspot.app.commands.labels import labels_app
 from blindspot.backend.core.spreadsheets import plain_cell, safe_cell
 from blindspot.backend.core.study import Study
-from blindspot.backend.judging.batches import batch_of_pairs
 from blindspot.backend.judging.labels_io import export_labels, import_labels
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 from blindspot.db.events import Choice, LabelEvent
@@ -69,7 +68,7 @@ def judged(copy):
     study = copy("judged")
     for name, role in (("ann", "annotator"), ("=ben", "annotator"), ("ada", "adjudicator")):
         People(study.labels_path).add(name, role)
-    batch_of_pairs(study, "practice", [("P19.dev.2", "p1")], practice=True)
+    Queue(study.labels_path).add_batch("practice", [Item("P19.dev.2", (Candidate("p1"),))], {}, practice=True)
     Queue(study.labels_path).add_batch(
         "audit",
         [
