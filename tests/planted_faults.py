@@ -506,6 +506,16 @@ FAULTS = (
             "",
         ),
     ),
+    # Pages
+    fault(
+        "An annotator opens a page of results while they judge.",
+        "blindness::test_an_annotator_who_opens_any_page_gets_judge",
+        (
+            "app/main.py",
+            'if sees_judge_alone and page.title != "Judge":',
+            'if sees_judge_alone and page.title == "Home":',
+        ),
+    ),
 )
 
 
