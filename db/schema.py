@@ -31,15 +31,6 @@ CREATE INDEX question_by_split ON question (split, dataset, relation, position);
 
 CREATE INDEX question_by_subject ON question (subject);
 
-CREATE TABLE question_field ( -- own facts of questions, such as the source or the session of a log
-    name TEXT NOT NULL CHECK (name <> ''),
-    question TEXT NOT NULL REFERENCES question (id),
-    value TEXT NOT NULL CHECK (value <> ''),
-    PRIMARY KEY (name, question)
-) STRICT, WITHOUT ROWID;
-
-CREATE INDEX question_field_by_question ON question_field (question);
-
 CREATE TABLE import_record (
     number INTEGER PRIMARY KEY,
     kind TEXT NOT NULL CHECK (kind IN ('passages', 'questions', 'frequencies', 'qrels', 'results')),

@@ -33,7 +33,7 @@ backend/text            1099   46.9   800
 backend/training        4538  195.5  2300
 backend/training_sets   3106  132.6  2200
 backend/upkeep           613   26.7   350
-db                      5194  227.7  3400
+db                      5185  227.3  3400
 src                     1098   49.6   650
 benchmarks              5413  242.9  3000
 docs                     176    7.8     0
