@@ -7,7 +7,6 @@ interaction.
 from __future__ import annotations
 
 import logging
-from contextlib import nullcontext
 
 import streamlit as st
 
@@ -15,7 +14,7 @@ from blindspot.app import study, who
 from blindspot.app.components.behaviour import behaviour, style
 from blindspot.app.components.header import header
 from blindspot.app.components.marks import notice
-from blindspot.app.components.path_bar import path_above
+from blindspot.app.components.next_page import next_link
 from blindspot.app.components.sign_in import sign_in
 from blindspot.app.entry import THROUGH_MAIN
 from blindspot.app.markup import show
@@ -72,9 +71,10 @@ def _main() -> None:
         st.switch_page("pages/judge.py")
     st.set_page_config(page_title=f"{page.title} · {name}")
     show(header(name, page.title, person, _empty_pages(opened)))
-    with nullcontext() if sees_judge_alone else path_above(opened, page.title, person):
-        st.session_state[THROUGH_MAIN] = True
-        page.run()
+    st.session_state[THROUGH_MAIN] = True
+    page.run()
+    if not sees_judge_alone and (len(study.runs(opened)) > 1 or is_check(opened)):
+        show(next_link(opened, page.title))
 
 
 NEEDS_RETRIEVERS = ["Compare", "Relations", "Slices", "Map"]

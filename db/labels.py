@@ -114,23 +114,6 @@ class Labels(PerThread):
         )
         return {row[0] for row in rows}
 
-    def has_labelled(self, annotator: str) -> tuple[bool, bool]:
-        """Return whether the annotator, and whether anyone, has ever stored a label."""
-        found = self.connection.execute(
-            "SELECT EXISTS (SELECT 1 FROM label_event WHERE annotator = ?), EXISTS (SELECT 1 FROM label_event)",
-            (annotator,),
-        )
-        own, anyones = found.fetchone()
-        return bool(own), bool(anyones)
-
-    def has_waiting_questions(self) -> bool:
-        """Return whether an open batch has a question that is not done."""
-        found = self.connection.execute(
-            "SELECT EXISTS (SELECT 1 FROM batch b JOIN batch_question i ON i.batch = b.number "
-            "WHERE b.state = 'open' AND NOT i.done)"
-        )
-        return bool(found.fetchone()[0])
-
     def undoable_events(self, annotator: str, count: int = 50) -> list[LabelEvent]:
         """Return the annotator's last events that can be undone, the last first, so that the key `Z` still works after
         a reload.

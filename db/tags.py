@@ -74,11 +74,6 @@ class Tags(PerThread):
         """The number of the newest event; 0 if there is none."""
         return int(self.connection.execute("SELECT coalesce(max(number), 0) FROM tag_event").fetchone()[0])
 
-    def has_tagged(self, author: str) -> bool:
-        """Return whether a person has ever tagged a question."""
-        found = self.connection.execute("SELECT EXISTS (SELECT 1 FROM tag_event WHERE author = ?)", (author,))
-        return bool(found.fetchone()[0])
-
     def all_tags(self) -> list[QuestionTag]:
         """Return the current tags by tag, question, run and person."""
         state = _current_tags(self.connection)

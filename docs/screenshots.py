@@ -30,20 +30,23 @@ Shot = tuple[str, dict[str, str], str, str | None]
 
 
 def shots(study: Any) -> dict[str, Shot]:
-    from blindspot.backend.demo.making import CLEAN, NOISY, RUNS
-    from blindspot.backend.demo.steps import BEFORE, TRAINED_CLEAN, demo_steps
+    from blindspot.analysis.accuracy import success_from_ranks
+    from blindspot.backend.demo.making import CLEAN, MODELS, NOISY, RUNS, SPLIT
+    from blindspot.backend.evaluation.comparison import Comparison, measure
     from blindspot.backend.evaluation.settings import HEADLINE_K
+    from blindspot.backend.training.dual_encoder import trial_run_name
 
-    pair = {"a": RUNS["bm25"], "b": BEFORE, "k": str(HEADLINE_K)}
-    question = next(step.question for step in demo_steps(study) if step.key == "question")
-    assert question is not None, "the demo has no question that only BM25 finds"
+    pair = {"a": RUNS["bm25"], "b": RUNS["dense"], "k": str(HEADLINE_K)}
+    compared = Comparison.of_runs(*(measure(study, pair[side]) for side in "ab"))
+    only_a = (compared.first_ranks_a == 1) & ~success_from_ranks(compared.first_ranks_b, HEADLINE_K)
+    question = compared.questions[int(only_a.argmax())].id
     return {
         "home": ("", {}, ".findings", None),
         "frequency": ("relations", {"runs": f"{pair['a']},{pair['b']}", "k": str(HEADLINE_K), "view": "frequency"}, ".js-plotly-plot", None),
         "question": ("question", {**pair, "cell": "only_a", "question": question}, ".lists", None),
         "why": ("question", {**pair, "cell": "only_a", "question": question, "why": "1"}, ".why", None),
         "compare": ("compare", pair, ".flips", None),
-        "trained": ("compare", {"a": BEFORE, "b": TRAINED_CLEAN, "k": str(HEADLINE_K)}, ".flips", None),
+        "trained": ("compare", {"a": RUNS["dense"], "b": trial_run_name(MODELS[CLEAN], SPLIT), "k": str(HEADLINE_K)}, ".flips", None),
         "judge": ("judge", {}, "iframe, .judge, [data-testid=stBidiComponent]", None),
         "training": ("training", {"set": CLEAN, "before": NOISY}, "#changes", "#changes"),
         "map": ("map", {}, ".js-plotly-plot", None),

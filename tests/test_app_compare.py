@@ -140,15 +140,13 @@ def test_narrow_windows_leave_columns_out_and_show_them_on_demand(study):
     assert "All columns" not in scrolling(tag("table", tag("tr", tag("td", "1")), cls="wider"))
 
 
-def test_next_leads_to_the_questions_that_only_the_better_of_these_runs_answers(study):
-    assert compare(study).next_step() == (
-        "Next: read the 2 questions that only alpha answers",
-        "question?a=alpha&b=beta&cell=only_a",
-    )
+def test_pages_lead_on_in_the_loop_with_the_compared_runs(study):
     assert compare(study, a="beta", b="alpha", k=2, relation="P50").next_step() == (
-        "Next: read the 1 question that only beta answers",
-        "question?a=beta&b=alpha&k=2&cell=only_a&relation=P50",
+        "Next: look at questions",
+        "question?a=beta&b=alpha&k=2&relation=P50",
     )
+    assert Page(study.folder, "question").next_step() == ("Next: judge passages", "judge")
+    assert Page(study.folder, "training").next_step() == ("Next: train on it", "training?tab=models")
 
 
 def test_groups_by_bucket_and_every_count_opens_its_questions(study):

@@ -102,24 +102,14 @@ def test_relations_over_three_runs(study):
     assert page.app.get("plotly_chart")
 
 
-def test_next_leads_to_the_questions_of_what_the_heading_names(study):
+def test_the_clearest_relation_leads_to_its_questions(study):
     page = relations(study, runs="alpha,beta", k=5)
     assert page.part("<h1.*?</h1>") == [
         "alpha is ahead in 1 of 2 relations in the top 5; none is established on its own."
     ]
     assert "Clearest: place of birth (P19), alpha +33.3 (95%: " in page.text
     assert "), uncorrected; not established after correction for 2 relations." in page.text
-    words, address = page.next_step()
-    assert words == "Next: read the 2 questions that only alpha answers", (
-        "not those of a relation that is not established"
-    )
-    assert address == "question?a=alpha&b=beta&cell=only_a"
-    assert "Read the 1 question on place of birth (P19) that only alpha answers" in page.text
-    assert "question?a=alpha&b=beta&cell=only_a&relation=P19" in page.links()
-    words, address = slices(study, slice="word:where and frequency>=20").next_step()
-    assert words == "Next: read the 1 question of this slice that only alpha answers"
-    assert address == "question?a=alpha&b=beta&cell=only_a&slice=word%3Awhere+and+frequency%3E%3D20"
-    assert slices(study).next_step()[0] == "Next: read the 2 questions that only alpha answers"
+    assert "compare?a=alpha&b=beta&relation=P19" in page.links()
     assert relations(study, runs="alpha").part("<h1.*?</h1>") == [
         "alpha answers 71.4% of the questions of 2 relations in the top 5."
     ]

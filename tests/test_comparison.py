@@ -351,7 +351,7 @@ def test_the_report_begins_with_conclusions_and_shows_examples_side_by_side(stud
 
 def test_the_report_says_what_labels_and_training_changed(small_demo):
     """Every figure is that of the page or command that shows it."""
-    from blindspot.backend.demo.steps import BEFORE
+    from blindspot.backend.demo.making import RUNS
     from blindspot.backend.judging.corrected import corrected_run
     from blindspot.backend.judging.quality import quality
     from blindspot.backend.training_sets.differences import change_summary
@@ -370,7 +370,7 @@ def test_the_report_says_what_labels_and_training_changed(small_demo):
     for (_, _, why), count in changes.changes.items():
         assert re.search(rf"<td[^>]*>{re.escape(why)}</td><td>{count:,}</td>", sections["training"])
     for name in ("noisy", "clean"):
-        made = compare_with(small_demo, BEFORE, f"trained-{name}-dev", ComparisonOptions())
+        made = compare_with(small_demo, RUNS["dense"], f"trained-{name}-dev", ComparisonOptions())
         change = -made.figures_at[5].difference.estimate.percent[0]
         assert f"<td>{change:+.1f} (" in sections["training"]
         assert f"trained-{name}" in sections["conclusions"]

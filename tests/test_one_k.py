@@ -8,7 +8,6 @@ from typer.testing import CliRunner
 
 from blindspot.app.cli import app
 from blindspot.backend.demo.making import RUNS
-from blindspot.backend.demo.steps import BEFORE
 from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
@@ -16,7 +15,7 @@ from blindspot.db.people import People
 from tests.app_pages import Page
 from tests.studies import copied
 
-A, B = RUNS["bm25"], BEFORE
+A, B = RUNS["bm25"], RUNS["dense"]
 
 
 def printed(study, *arguments):

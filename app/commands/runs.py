@@ -34,7 +34,7 @@ def status(study: StudyOption = None, json: AsJson = False) -> None:
     """Show what the study contains and the one next command."""
     from blindspot.app.terminal_tables import print_status
     from blindspot.backend.core.summary import summary
-    from blindspot.backend.upkeep.study_path import next_command
+    from blindspot.backend.upkeep.next_command import next_command
 
     opened = open_study(study)
     if json:

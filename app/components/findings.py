@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from blindspot.analysis.accuracy import Estimate
 from blindspot.app import study, url
 from blindspot.app.components.marks import SUCCESS, few, letter, methods_note, pale_note, percent, unbroken
-from blindspot.app.components.path_bar import href
 from blindspot.app.markup import Html, div, join, link, span, tag
 from blindspot.app.runs import convention
 from blindspot.backend.core.settings import Unit
@@ -15,22 +14,20 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import count_with_units, generalisation
 from blindspot.backend.evaluation.findings import (
     FrequencyPoint,
-    RunFinding,
     findings,
     frequency_points,
 )
 from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.text.number_words import quantity
-from blindspot.backend.upkeep.study_path import NextStep
 
 
-def findings_panel(open_study: Study, runs: Mapping[str, dict], step: NextStep | None, heading: str = "h1") -> Html:
+def findings_panel(open_study: Study, runs: Mapping[str, dict], heading: str = "h1") -> Html:
     """The findings about the two chosen runs, the first one as the heading. Empty if there are no two runs that share
     questions.
 
     Args:
-        step: the one next action. heading: the element of the first finding: "h2" below another panel's heading.
+        heading: the element of the first finding: "h2" below another panel's heading.
     """
     if len(runs) < 2:
         return Html("")
@@ -49,7 +46,7 @@ def findings_panel(open_study: Study, runs: Mapping[str, dict], step: NextStep |
     points = frequency_points(compared, k)
     figure = curves(points, (a, b), k, compared.units.name) if len(points) > 1 else ""
     frequency = [tag("p", each.sentence) for each in found if each.topic == "frequency"][:1]
-    button = link(_label(step, found), href(step), cls="button main", data_key=">", title="Key: >") if step else ""
+    button = link("Compare the runs", url.href(url.COMPARE, {"a": a, "b": b, "k": k}), cls="button main")
     return div(
         div(
             tag(heading, link(unbroken(found[0].sentence, (a, b)), url.href(url.COMPARE, {"a": a, "b": b, "k": k}))),
@@ -59,14 +56,6 @@ def findings_panel(open_study: Study, runs: Mapping[str, dict], step: NextStep |
         figure,
         cls="findings",
     )
-
-
-def _label(step: NextStep, found: Sequence[RunFinding]) -> str:
-    """The words of the button: a step to the questions that only one run answers says how many there are."""
-    only = next((each for each in found if each.topic == step.parameters.get("cell")), None)
-    if only is None or step.page != url.QUESTION:
-        return step.label
-    return f"Read the {quantity(only.count, 'question')} only {only.run} answers"
 
 
 def curves(points: Sequence[FrequencyPoint], names: tuple[str, str], k: int, unit: Unit) -> Html:

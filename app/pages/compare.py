@@ -33,8 +33,6 @@ from blindspot.app.components.marks import (
     unbroken,
 )
 from blindspot.app.components.miss_causes import causes_link, causes_panel
-from blindspot.app.components.next_questions import step_of_selection
-from blindspot.app.components.path_bar import lead_to
 from blindspot.app.components.question_list import question_table
 from blindspot.app.components.readings import Grouping, readings_panel
 from blindspot.app.components.stylesheets import style_sheet
@@ -62,7 +60,6 @@ from blindspot.backend.evaluation.slice_finder import join_expressions, write_co
 from blindspot.backend.evaluation.slice_words import in_words
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.text.number_words import quantity
-from blindspot.backend.upkeep.study_path import NextStep
 from blindspot.db.errors import BlindspotError
 
 SAMPLE = 50  # random questions of an offered batch, enough for a rate with an interval
@@ -114,7 +111,6 @@ def page() -> None:
     show(style_sheet("analysis.css"))
     chosen = _readable_slice(compared, chosen)
     kept = selection.filtered(compared, chosen)
-    lead_to(_step(opened, compared, chosen, kept))
     with head:
         _answer(runs, compared, chosen, kept)
     rest = runs_like(runs, a, b)
@@ -167,15 +163,6 @@ def _answer(runs: Mapping[str, dict], comparison: Comparison, selection: Selecti
         *_warnings(comparison, selection),
         choices_fold(f"{selection.a} and {selection.b}, k = {selection.k}"),
     )
-
-
-def _step(open_study: Study, comparison: Comparison, chosen: Selection, subset: np.ndarray) -> NextStep | None:
-    """Return the step to the questions of the chosen cell; without one, to those that only the better run answers."""
-    if chosen.cell == "all":
-        return step_of_selection(open_study, comparison, chosen, subset)
-    count = len(selection.rows(comparison, chosen, subset))
-    words = f"Read the {quantity(count, 'question')} of the list"
-    return NextStep(words, url.QUESTION, parameters=chosen.parameters(page=1)) if count else None
 
 
 def _on_questions(selection: Selection, subset: np.ndarray) -> str:

@@ -16,7 +16,6 @@ from blindspot.app.components.empty_page import with_study
 from blindspot.app.components.files import files_panel, is_empty
 from blindspot.app.components.findings import findings_panel
 from blindspot.app.components.parts import parts_panel
-from blindspot.app.components.path_bar import home_step
 from blindspot.app.components.queue_card import queue_card
 from blindspot.app.components.run_table import run_tables
 from blindspot.app.components.stylesheets import style_sheet
@@ -40,6 +39,12 @@ ABOUT = (
 )
 
 
+ABOUT_DEMO = (
+    "This study is invented: its people, places and works do not exist, so every passage that answers a question is known. "
+    "Annotators whose names end in “(simulated)” are programs; this computer computed every figure."
+)
+
+
 def page() -> None:
     opened = study.current()
     with jobs.with_job_panel(opened):
@@ -56,12 +61,11 @@ def _page(open_study: Study) -> None:
     runs = {name: about for name, about in study.runs(open_study).items() if not (is_checked and is_of_file(about))}
     person = who.signed_in_person(open_study.labels_path)
     # The findings first: they reach the browser while the server computes the rest of the page.
-    step = home_step(open_study, person) if runs else None
-    found = findings_panel(open_study, runs, step, "h2" if is_checked else "h1")
+    found = findings_panel(open_study, runs, "h2" if is_checked else "h1")
     if is_checked:
-        _check(open_study, is_main=not found or step is None)
+        _check(open_study, is_main=not found)
     show(found)
-    is_made = is_demo(open_study) and _demo(open_study, "h2" if found else "h1")
+    is_made = is_demo(open_study) and _demo(open_study)
     if is_made:
         jobs.panel(open_study, finished=True)
     if runs:
@@ -104,16 +108,11 @@ def _check(open_study: Study, is_main: bool) -> None:
     show(div(words, button, cls="welcome"))
 
 
-def _demo(open_study: Study, heading: str) -> bool:
-    """Show the steps through the demo, and return whether parts of it are still being made.
-
-    Args:
-        heading: the element of the panel's heading: "h2" below the findings.
-    """
-    from blindspot.app.components.demo_steps import demo_panel
+def _demo(open_study: Study) -> bool:
+    """Say what the demo is, and return whether parts of it are still being made."""
     from blindspot.backend.demo.making import is_running
 
-    show(demo_panel(open_study, who.signed_in_person(open_study.labels_path), heading))
+    show(tag("p", ABOUT_DEMO, cls="soft"))
     return is_running(open_study) is not None
 
 

@@ -13,7 +13,7 @@ from blindspot.app import study as opened_study
 from blindspot.app import url, who
 from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.map import clusters, form, groups, selection
-from blindspot.app.components.map.answer import answer, next_step
+from blindspot.app.components.map.answer import answer
 from blindspot.app.components.map.data import MapPoints, known_of, open_map, points, runs_over
 from blindspot.app.components.map.figure import selectable
 from blindspot.app.components.map.parts import address, quality_line, spread_table, warnings
@@ -23,7 +23,6 @@ from blindspot.app.components.map.shown import Colouring, Shown
 from blindspot.app.components.marks import choices_fold, notice
 from blindspot.app.components.message import show_last_message
 from blindspot.app.components.parts import parts_panel
-from blindspot.app.components.path_bar import lead_to
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
 from blindspot.app.markup import div, link, show, tag
@@ -67,7 +66,6 @@ def page() -> None:
     state = clusters_of(map)
     coloured = Colouring(colour, run, other, k)
     shown = Shown(map, state, coloured, view, runs)
-    lead_to(next_step(shown))
     with head:
         answer(shown)
         show(choices_fold(f"map {name}, by {colour.title}, k = {k}"))

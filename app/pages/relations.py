@@ -21,8 +21,6 @@ from blindspot.app.components.marks import (
     relation_label,
     unbroken,
 )
-from blindspot.app.components.next_questions import step_of_cells
-from blindspot.app.components.path_bar import lead_to
 from blindspot.app.components.plots import plot
 from blindspot.app.components.relations_tables import choices, page_address
 from blindspot.app.components.stylesheets import style_sheet
@@ -49,18 +47,14 @@ from blindspot.backend.evaluation.panel import (
 from blindspot.backend.evaluation.panel_report import frequency_figures, frequency_rows, relation_figures, relation_rows
 from blindspot.backend.evaluation.panel_words import (
     clearest_sentence,
-    frequency_group,
     frequency_sentence,
-    has_certain_relation,
     named_relation,
     relations_sentence,
     small_groups_sentence,
-    subject_words,
 )
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.text.number_words import quantity
-from blindspot.backend.upkeep.study_path import NextStep
 
 VIEWS = {"relation": "by relation", "frequency": "by frequency"}
 CUTS: dict[str, Cut] = {"official": "official", "mentions": "mentions", "cut": "mass"}  # by the address's `buckets`
@@ -105,14 +99,12 @@ def page() -> None:
         show(_choosers(panel, k, view, measure, curves))
     chosen = Selection(names[0], names[1], k, relevance, measure=measure.name) if len(names) > 1 else None
     if curves is not None:
-        lead_to(_step_of_group(curves, names, chosen))
         with head:
             small = small_groups_sentence(curves, names)
             show(_title(frequency_sentence(curves, names), names), tag("p", small) if small else "", *below)
         _frequency(opened, panel, names, k, curves)
     elif related:
         table = relation_table(panel, k, measure=measure)
-        lead_to(_step_of_relation(table, chosen))
         with head:
             show(_title(relations_sentence(table, names), names), _clearest(table, names, chosen), *below)
         _relations(panel, table, names, k)
@@ -170,44 +162,18 @@ def _compare_address(names: list[str], k: int, **more: str) -> str:
     return url.href(url.COMPARE, shared) if len(names) > 1 else ""
 
 
-def _step_of_relation(table: RelationTable, chosen: Selection | None) -> NextStep | None:
-    """Return the step to the questions of the relation that the heading names; if no relation is established, to those
-    of all relations.
-    """
-    if chosen is None:
-        return None
-    if has_certain_relation(table):
-        return _step_of_named_relation(table, chosen)
-    return step_of_cells(table.whole.flips, chosen) if table.whole else None
-
-
-def _step_of_named_relation(table: RelationTable, chosen: Selection) -> NextStep | None:
-    name = named_relation(table)
-    return step_of_cells(table.differences[name].flips, replace(chosen, relation=name), f" on {relation_label(name)}")
-
-
 def _clearest(table: RelationTable, names: list[str], chosen: Selection | None) -> Html:
     """The line below the heading if no relation is established: the clearest one, and the link to its questions."""
     words = clearest_sentence(table, names)
     if not words or chosen is None:
         return Html("")
-    step = _step_of_named_relation(table, chosen)
-    return tag("p", f"{words} ", link(step.label, url.href(step.page, step.parameters)) if step else "")
+    name = named_relation(table)
+    there = replace(chosen, relation=name)
+    return tag("p", f"{words} ", link(f"Its questions on {relation_label(name)}", there.on_compare()))
 
 
 def _title(sentence: str, names: list[str]) -> Html:
     return tag("h1", unbroken(sentence, names))
-
-
-def _step_of_group(curves: Curves, names: list[str], chosen: Selection | None) -> NextStep | None:
-    """Return the step to the questions of the frequency group in which the runs differ most."""
-    bucket = frequency_group(curves)
-    if chosen is None or bucket is None:
-        return None
-    ((series, differences),) = curves.differences.items()
-    point = next(each for each in curves.series[series][names[0]] if each.bucket == bucket)
-    there = replace(chosen, slice=relations_tables.slice_of(curves, series, point))
-    return step_of_cells(differences[bucket].flips, there, f" {subject_words(curves, bucket)}", the="")
 
 
 def _relations(panel: Panel, table: RelationTable, names: list[str], k: int) -> None:

@@ -17,8 +17,6 @@ from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.marks import NOT_SURE, choices_fold, few, methods_note, notice, unbroken
 from blindspot.app.components.message import show_last_message, try_action
-from blindspot.app.components.next_questions import step_of_selection
-from blindspot.app.components.path_bar import lead_to
 from blindspot.app.components.question_list import question_table
 from blindspot.app.components.relations_tables import choices
 from blindspot.app.components.slice_tables import (
@@ -129,7 +127,6 @@ def _show_slice(
         with head:
             show(tag("h1", "This slice contains no question of these runs"), fold)
         return
-    lead_to(step_of_selection(open_study, comparison, selection, subset, " of this slice"))
     words = f"{quantity(total, 'question')} of {len(comparison):,} {in_words(selection.slice)}"
     links = (
         link("Open in Compare", selection.on_compare(), cls="quiet"),
@@ -251,15 +248,12 @@ def _finder(open_study, selection: Selection, facts: Facts, head: DeltaGenerator
     with head:
         if not found.slices:
             compared = facts.comparison
-            lead_to(step_of_selection(open_study, compared, selection, np.ones(len(compared), dtype=bool)))
             asked = tag("p", f"{compared.units.count_words()} in both runs.", cls="under") if heading == "h1" else ""
             words = f"Within the slice: {_nothing_found(found)}" if selection.slice else _nothing_found(found)
             show(tag(heading, words), asked, tag("p", *_instead(found, selection)), about, fold)
             return
         with_nested = merge_nested(found, facts)
         first = with_nested[0][0]
-        there = replace(selection, slice=join_expressions([selection.slice, first.expression]))
-        lead_to(step_of_selection(open_study, facts.comparison, there, facts.mask(there.slice), " of this slice"))
         elsewhere = _elsewhere(facts, selection, with_nested)
         whole = by_group(facts.comparison, selection.k, {"": facts.mask(selection.slice)})[""]
         title = tag("h2", "Within the slice") if selection.slice else _answer(selection, first, elsewhere, whole)

@@ -144,12 +144,6 @@ def frequency_sentence(curves: Curves, runs: Sequence[str]) -> str:
     return "; ".join(words for _, words in leads) + f"{_where_none_leads(curves, groups)}."
 
 
-def frequency_group(curves: Curves) -> int | None:
-    """Return the group with the largest established difference; None without one."""
-    groups = {} if len(curves.series) > 1 else next(iter(curves.differences.values()), {})
-    return max(_certain_groups(groups), key=lambda bucket: abs(_points(groups[bucket])), default=None)
-
-
 def small_groups_sentence(curves: Curves, runs: Sequence[str]) -> str:
     """Return the leads in groups that are too small for the heading to name: those of fewer than 30 units whose
     interval excludes 0. "" without such a group.
@@ -175,15 +169,6 @@ def _group_name(curves: Curves, bucket: int) -> str:
     if curves.cut == "mentions":
         return f"{curves.label(bucket)} mentions"
     return "Never mentioned" if bucket == NEVER else f"Group {bucket}"
-
-
-def subject_words(curves: Curves, bucket: int) -> str:
-    """Return the subjects of a group in few words, such as "on subjects mentioned 4 to 9 times"."""
-    if curves.cut == "mentions":
-        is_rarest = bucket == 0
-        words = group_words(curves, bucket).removeprefix("where the subject is ")
-        return "on rare subjects" if is_rarest else f"on subjects {words}"
-    return group_words(curves, bucket)
 
 
 def group_words(curves: Curves, bucket: int, is_open: bool = False) -> str:

@@ -134,7 +134,7 @@ def settle(tab) -> None:
 
 def clean(tab) -> None:
     """From Judge to a set built with the labels."""
-    tab.get_by_role("link", name="Next: see what the labels change in a training set").click()
+    tab.get_by_role("link", name="Next: clean a training set").click()
     expect(tab.get_by_role("button", name="Build raw-2 with these labels")).to_be_visible()
     wait_until_drawn(tab)
     tab.get_by_role("button", name="Build raw-2 with these labels").click()

@@ -104,11 +104,12 @@ def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: i
     with showing(study) as port:
         began = time.monotonic()
         tab.goto(f"http://{server.ADDRESS}:{port}/")
-        tab.get_by_role("link", name="Read the").click()
+        tab.get_by_role("link", name="Compare the runs", exact=True).click()
+        tab.get_by_role("link", name="Next: look at questions").click()
         tab.get_by_role("link", name="Next: judge passages").click()
         sit_down(tab)
         flagged = flag(tab, study, wrong)
-        tab.get_by_role("link", name="Next: see what the labels change in a training set").click()
+        tab.get_by_role("link", name="Next: clean a training set").click()
         expect(tab.get_by_role("heading", name="New labels would change 3 pairs")).to_be_visible()
         tab.get_by_role("button", name="Build raw-2 with these labels").click()
         expect(tab.get_by_role("heading", name="raw-2 removes 3 of the")).to_be_visible(timeout=PATIENCE)
@@ -126,7 +127,7 @@ def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: i
         changes = list(diff(TrainingSet.open(study, "raw"), TrainingSet.open(study, "raw-2")))
         assert {(change.question, change.passage) for change in changes} == flagged
 
-        tab.get_by_role("link", name="Next: train a retriever on raw-2").click()
+        tab.get_by_role("link", name="Next: train on it").click()
         choose(tab, "Initial model", start)
         tab.get_by_text("More settings").first.click()
         tab.get_by_label("Steps", exact=True).first.fill("4")

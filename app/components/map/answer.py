@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from blindspot.analysis.accuracy import Estimate
 from blindspot.app import url
 from blindspot.app.components.map import groups
-from blindspot.app.components.map.data import known_of
-from blindspot.app.components.map.parts import parameters
 from blindspot.app.components.map.point import first_ranks_sentence, passage_sentence
 from blindspot.app.components.map.shown import Shown
 from blindspot.app.components.marks import unbroken
 from blindspot.app.markup import link, show, tag
 from blindspot.backend.core.result_table import signed_number, stated_interval
-from blindspot.backend.maps.point_values import questions_of_cluster
 from blindspot.backend.text.number_words import quantity
-from blindspot.backend.upkeep.study_path import NextStep
 
 
 def answer(shown: Shown) -> None:
@@ -84,44 +78,3 @@ def _answer_of_two(shown: Shown, run: str, other: str, is_title: bool) -> None:
             unbroken(where, names),
         ),
     )
-
-
-def next_step(shown: Shown) -> NextStep | None:
-    """Return the step to the missed questions of the open group or cluster; else to those that one of two runs finds;
-    else to the worst group.
-    """
-    map, (_, _, other, k) = shown.map, shown.colouring
-    run, opened, reference = shown.colouring.run_of_misses, shown.group, shown.reference
-    if run is None:
-        return None
-    numbers: Sequence[int] = () if opened is None else opened.numbers
-    if shown.cluster is not None:
-        numbers = questions_of_cluster(known_of(map), shown.clusters, shown.cluster)
-    pair = {"a": run, "b": reference, "k": k}
-    if shown.point is not None and shown.point.is_question:
-        question = map.question_ids[shown.point.number]
-        return NextStep("Open this question", url.QUESTION, parameters={"question": question, **pair})
-    if shown.point is not None:
-        asked = [*shown.point.asked_by, *(each for _, each in shown.point.retrieving)]
-        if not asked:
-            return None
-        words = "Open the first of its questions"
-        return NextStep(words, url.QUESTION, parameters={"question": map.question_ids[asked[0]], **pair})
-    if questions := groups.missed_questions(map, numbers, run, reference, k):
-        words = f"Read the {quantity(len(questions), 'question')} that {run} misses here"
-        slice = groups.missed_slice(map, opened, run, k) if opened is not None else ""
-        if slice and reference is not None:  # Question opens the first of the slice, and goes on in it
-            return NextStep(words, url.QUESTION, parameters={**pair, "slice": slice})
-        return NextStep(words, url.QUESTION, parameters={"question": questions[0].id, **pair})
-    if other is not None:
-        _, cells = shown.compared
-        is_broken = shown.is_training and cells.only_a > 0
-        count, finder, cell = (cells.only_a, run, "only_a") if is_broken else (cells.only_b, other, "only_b")
-        if count:
-            words = f"Look at the {quantity(count, 'question')} that only {finder} finds"
-            return NextStep(words, url.COMPARE, parameters={"a": run, "b": other, "k": k, "cell": cell})
-    if shown.worst is None:
-        return None
-    missed = quantity(groups.missed_count(shown.worst.hits[run]), "missed question")
-    words = f"See the {missed} {groups.questions_phrase(map, shown.worst)}"
-    return NextStep(words, url.MAP, parameters=parameters(map, group=shown.worst.id, cluster=None))

@@ -8,7 +8,6 @@ from blindspot.app import url, who
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import command, notice, percent
 from blindspot.app.components.parts import parts_panel
-from blindspot.app.components.path_bar import lead_nowhere, lead_to
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.training import tabs
 from blindspot.app.components.training.changes import PARAMETERS
@@ -20,7 +19,6 @@ from blindspot.app.components.training.model_changes import (
     cleaning_effects,
     cleaning_flips,
     cleaning_sentence,
-    compared_runs,
     gain_words,
     is_sure,
     turned_questions,
@@ -36,7 +34,6 @@ from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training.checkpoints import models_of
 from blindspot.backend.training.training_log import read_log
 from blindspot.backend.training_sets.training_set import training_sets
-from blindspot.backend.upkeep.study_path import NextStep
 
 
 def models_tab(open_study: Study, training_set: str) -> None:
@@ -53,7 +50,6 @@ def models_tab(open_study: Study, training_set: str) -> None:
     running = running_job(open_study, model) if model else None
     if running or is_new_set:
         shown = None
-        lead_nowhere()
     if running:
         tabs.title(_running_sentence(model, model in models))
     elif is_new_set:
@@ -62,12 +58,6 @@ def models_tab(open_study: Study, training_set: str) -> None:
         _forms(open_study, models, stopped, training_set, is_first=True)
     elif shown:
         tabs.title(cleaning_sentence(shown), cleaning_flips(shown))
-        flips = shown.change.figures.flips
-        cell, count, how = max(
-            ("only_b", flips.only_b, "better"), ("only_a", flips.only_a, "worse"), key=lambda each: each[1]
-        )
-        words = f"See the {quantity(count, 'question')} that got {how}"
-        lead_to(NextStep(words, url.COMPARE, parameters={**compared_runs(shown.change), "cell": cell}))
     else:
         tabs.title(*_sentences(model, changed.get(model), training_set))
     if model in models and not running:
