@@ -32,11 +32,11 @@ backend/service         1072   44.0   650
 backend/text            1099   46.9   800
 backend/training        4538  195.5  2300
 backend/training_sets   3106  132.6  2200
-backend/upkeep           613   26.7   350
-db                      5185  227.3  3400
+backend/upkeep           464   21.0   350
+db                      5163  226.2  3400
 src                     1098   49.6   650
 benchmarks              5413  242.9  3000
-docs                     176    7.8     0
+docs                     200    9.0     0
 tests                  56000 2600.0 25000
 """
 
@@ -74,7 +74,7 @@ def lower() -> None:
     found, rows = sizes(), []
     for package, (most_lines, most_kilobytes, plan) in bounds().items():
         if package in found:
-            lines, kilobytes = found[package] if package != "tests" else (most_lines, most_kilobytes)
+            lines, kilobytes = found[package] if package not in ("docs", "tests") else (most_lines, most_kilobytes)
             rows.append(
                 f"{package:<21} {min(lines, most_lines):>6} {min(round(kilobytes + 0.05, 1), most_kilobytes):>6} {plan:>5}"
             )
