@@ -7,8 +7,7 @@ in float32, its default, and in the 16-bit precision that ours uses (`model.bflo
 from the texts to float16 vectors in this process's memory, in the blocks of an index. All sides run in turns; figures
 are medians. The cosines compare each vector with the peer's float32 vector. On a GPU use `--passages 50000`.
 `--random-bert` measures BERT-base's shape with random weights, for speed only, with `--precision bfloat16`, because
-rounding changes the output of random weights more than that of trained weights. Where OpenVINO is installed, our
-encoders in OpenVINO are measured too.
+rounding changes the output of random weights more than that of trained weights.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -33,8 +31,7 @@ from blindspot.backend.core.model_files import locate_model
 from blindspot.backend.core.settings import EncoderSettings
 from blindspot.backend.retrieval.dense_shards import BLOCK
 from blindspot.backend.retrieval.encoder import Encoder, load_encoder
-from blindspot.backend.retrieval.openvino_model import has_openvino
-from blindspot.backend.retrieval.passage_encoder import PRECISIONS, PassageEncoder
+from blindspot.backend.retrieval.passage_encoder import PRECISIONS, PassageEncoder, least_cosine
 from blindspot.db.records import Passage
 from tests.conftest import REAL_DATA
 
@@ -82,39 +79,33 @@ def random_bert(folder: Path) -> str:
 
 
 def measure(
-    encoder: Encoder, passages: list[Passage], rounds: int, precision: str = "auto", openvino: bool = True
+    encoder: Encoder, passages: list[Passage], rounds: int, precision: str = "auto"
 ) -> tuple[dict[str, list[float]], dict[str, np.ndarray]]:
-    """Return the seconds of each round and the vectors, by way of encoding. The first way is the peer. openvino: with
-    our encoders in OpenVINO, where it is installed.
-    """
+    """Return the seconds of each round and the vectors, by way of encoding. The first way is the peer."""
     import torch
 
     texts, device = [encoder.passage_text(passage) for passage in passages], encoder.model.device.type
     ours = PassageEncoder(encoder, precision, passages[:: max(1, len(passages) // 32)])
-    lengths = [len(ids) for ids in ours.tokenise(passages)] if ours.tokenizer is not None else [0]
+    lengths = [len(ids) for ids in encoder.model.tokenizer(texts, truncation=True)["input_ids"]]
     print(f"{machine()}; {torch.get_num_threads()} threads; load before {os.getloadavg()[0]:.1f}")
     print(
         f"{len(texts):,} passages of {np.mean(lengths):.0f} tokens, {encoder.dimension} dimensions, device {device}; "
-        f"ours takes {ours.precision}, {ours.tokens:,} tokens a batch"
+        f"ours takes {ours.precision}, batches of {ours.batch}"
     )
     halved = copy.deepcopy(encoder.model).to(getattr(torch, ours.precision))
     batch = best_batch(encoder.model, texts[: TUNED_ON.get(device, 96)], BATCHES.get(device, BATCHES["cpu"]))
     batch16 = best_batch(halved, texts[: TUNED_ON.get(device, 96)], BATCHES.get(device, BATCHES["cpu"]))
 
     def blocks(by: PassageEncoder) -> np.ndarray:
-        made = np.empty((len(passages), encoder.dimension), np.float16)
-        by.encode_blocks(
-            range(0, len(passages), BLOCK),
-            lambda start: passages[start : start + BLOCK],
-            lambda start, vectors: made.__setitem__(slice(start, start + len(vectors)), vectors),
-        )
-        return made
+        starts = range(0, len(passages), BLOCK)
+        return np.concatenate([by.encode(passages[start : start + BLOCK]) for start in starts])
 
-    own = [PassageEncoder(encoder, "float32"), ours, *(openvino_encoders(encoder, passages) if openvino else [])]
+    plain = PassageEncoder(encoder, "float32")
     ways = {
         f"SentenceTransformer.encode, float32, batches of {batch}": lambda: encoded(encoder.model, texts, batch),
         f"SentenceTransformer.encode, {ours.precision}, batches of {batch16}": lambda: encoded(halved, texts, batch16),
-        **{f"ours, {by.precision}, {by.engine}": partial(blocks, by) for by in own},
+        "ours, float32": lambda: blocks(plain),
+        f"ours, {ours.precision}": lambda: blocks(ours),
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     made: dict[str, np.ndarray] = {}
@@ -122,13 +113,6 @@ def measure(
         for name, way in ways.items():
             seconds[name].append(timed_in_full(way, made, name))
     return seconds, made
-
-
-def openvino_encoders(encoder: Encoder, passages: list[Passage]) -> list[PassageEncoder]:
-    """What OpenVINO makes of the encoder in the precision that "auto" takes. None on a GPU or without OpenVINO."""
-    if encoder.model.device.type != "cpu" or not has_openvino():
-        return []
-    return [PassageEncoder(encoder, "auto", passages[:: max(1, len(passages) // 32)], engine="openvino")]
 
 
 def report(count: int, seconds: dict[str, list[float]], made: dict[str, np.ndarray]) -> None:
@@ -160,11 +144,6 @@ def timed_in_full(way: Callable[[], np.ndarray], made: dict[str, np.ndarray], na
     started = time.perf_counter()
     made[name] = way()
     return time.perf_counter() - started
-
-
-def least_cosine(vectors: np.ndarray, exact: np.ndarray) -> float:
-    vectors, exact = vectors.astype(np.float64), exact.astype(np.float64)
-    return float(((vectors * exact).sum(1) / np.linalg.norm(vectors, axis=1) / np.linalg.norm(exact, axis=1)).min())
 
 
 if __name__ == "__main__":

@@ -20,8 +20,6 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # tests never reach for a network
 os.environ.setdefault(
     "OMP_NUM_THREADS", "1"
 )  # with such small models, threads mostly wait for each other, most of all on a busy machine
-os.environ["BLINDSPOT_CACHE"] = tempfile.mkdtemp(prefix="blindspot-cache-")  # never the user's own
-atexit.register(shutil.rmtree, os.environ["BLINDSPOT_CACHE"], ignore_errors=True)
 os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="blindspot-config-")  # consents; never the user's own
 atexit.register(shutil.rmtree, os.environ["XDG_CONFIG_HOME"], ignore_errors=True)
 for name in ("BLINDSPOT_STUDY", "BLINDSPOT_BACKEND", "BLINDSPOT_BACKEND_TOKEN"):

@@ -33,7 +33,7 @@ class Installed:
     def __init__(self, python: Path, home: Path):
         self.python, self.home = python, home
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "BLINDSPOT"))}
-        self.environment = kept | {"HOME": str(home), "BLINDSPOT_CACHE": str(home / "cache")}
+        self.environment = kept | {"HOME": str(home)}
         self._commands: subprocess.Popen | None = None
 
     def run(self, *arguments: object) -> subprocess.CompletedProcess:

@@ -7,8 +7,7 @@ from typer.testing import CliRunner
 from blindspot.app.cli import app
 from blindspot.backend.core.manifest import read_manifest
 from blindspot.backend.core.settings import add_encoder
-from blindspot.backend.retrieval import dense, dense_shards
-from blindspot.backend.retrieval import passage_encoder as bulk
+from blindspot.backend.retrieval import dense, dense_shards, passage_encoder
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.backend.retrieval.question_vectors import FILE, question_vectors
@@ -20,7 +19,8 @@ from tests.ties import near_equal_best, same_ranking
 
 
 @pytest.fixture
-def study(tmp_path, tiny):
+def study(tmp_path, tiny, monkeypatch):
+    monkeypatch.setattr(passage_encoder, "quick_precisions", lambda device: ())  # float32 on every processor
     passages = people(30)
     study = make_study(tmp_path / "s", passages, births(passages))
     add_encoder(study.settings_path, "tiny", {"model": tiny, "pooling": "cls", "max_tokens": 64})
@@ -46,7 +46,9 @@ def test_stores_float16_and_searches_them_exactly(study):
 
 def test_an_interrupted_build_goes_on_from_the_last_whole_shard(study, monkeypatch):
     monkeypatch.setattr(dense_shards, "BLOCK", 8)
-    monkeypatch.setattr(bulk, "TOKENS_CPU", 1)
+    monkeypatch.setattr(passage_encoder, "BATCHES", 1)
+    text = study.settings_path.read_text()
+    study.settings_path.write_text(text.replace('pooling = "cls"', 'pooling = "cls"\nbatch_size = 1'))
     seen = []
 
     def interrupt(done, total, doing):

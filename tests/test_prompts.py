@@ -69,7 +69,7 @@ def test_vectors_are_the_librarys_own(models, indexed_study):
 def test_an_index_knows_its_prompts_and_dimensions(study, models):
     values = {"model": str(models / "e5-small-v2"), "max_tokens": 64, "question_prompt": "q: ", "passage_prompt": "p: "}
     add_encoder(study.settings_path, "cut", {**values, "dimensions": 16})
-    manifest = dense.build_index(study, "cut", device="cpu")
+    manifest = dense.build_index(study, "cut", device="cpu", precision="float32")
     assert (manifest["question_prompt"], manifest["dimensions"], manifest["dimension"]) == ("q: ", 16, 16)
     encoder = load_encoder(study.settings.encoders["cut"], "cpu")
     passages = list(study.corpus.scan())

@@ -16,7 +16,7 @@ analysis                3761  166.7  1800
 app                    22325  999.3 10500
 backend                   20    0.9     0
 backend/checking        4482  196.3  2000
-backend/core            4055  165.7  2300
+backend/core            4046  165.3  2300
 backend/data            8172  353.6  3600
 backend/demo             444   18.1   400
 backend/evaluation      5942  262.4  2700
@@ -27,7 +27,7 @@ backend/maps            1509   63.8   700
 backend/reader          1661   71.8   700
 backend/recipes          645   27.0   300
 backend/reports          747   37.1     0
-backend/retrieval       7768  349.1  4800
+backend/retrieval       7083  318.3  4800
 backend/service         1072   44.0   650
 backend/text            1099   46.9   800
 backend/training        4538  195.5  2300
@@ -35,7 +35,7 @@ backend/training_sets   3106  132.6  2200
 backend/upkeep           464   21.0   350
 db                      5163  226.2  3400
 src                     1098   49.6   650
-benchmarks              5413  242.9  3000
+benchmarks              5393  241.8  3000
 docs                     200    9.0     0
 tests                  56000 2600.0 25000
 """

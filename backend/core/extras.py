@@ -56,7 +56,6 @@ EXTRAS = {
     "maps": Extra("maps need", ("umap", "openTSNE"), ("judges",)),
     "milvus": Extra("Milvus needs", ("pymilvus",)),
     "oidc": Extra("signing in with OpenID Connect needs", ("authlib",)),
-    "openvino": Extra("OpenVINO needs", ("openvino",)),
     "service": Extra("the service needs", ("fastapi", "prometheus_client")),
     "tracking": Extra("TensorBoard needs", ("tensorboard",)),
 }

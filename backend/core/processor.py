@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 from pathlib import Path
 
 BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # as /proc/cpuinfo names products of bfloat16, on x86 and on ARM
@@ -13,13 +12,6 @@ CPU_INFO = Path("/proc/cpuinfo")
 def cpu_multiplies_bfloat16() -> bool:
     """Return whether the CPU has instructions that multiply bfloat16; False if the system does not report it."""
     return CPU_INFO.is_file() and bool(BFLOAT16_FLAGS & set(CPU_INFO.read_text().split()))
-
-
-def processor() -> str:
-    """Return the CPU's model name and feature flags, as /proc/cpuinfo reports them; elsewhere the platform's name."""
-    stated = CPU_INFO.read_text().splitlines() if CPU_INFO.is_file() else []
-    wanted = ("model name", "flags", "Features", "CPU part")
-    return "\n".join(dict.fromkeys(line for line in stated if line.startswith(wanted))) or platform.platform()
 
 
 def processors() -> int:

