@@ -35,6 +35,7 @@ def test_no_fault_on_any_page(browser, address, scheme, pages):
     context = browser.new_context(color_scheme=scheme)
     try:
         tab = context.new_page()
+        tab.set_default_timeout(60_000)
         found = []
         for page in pages:
             tab.set_viewport_size({"width": 1400, "height": 900})
