@@ -20,7 +20,7 @@ GROUPS = (
     (("Judge", url.JUDGE), ("Quality", url.QUALITY), ("Team", url.TEAM)),
     (("Training", url.TRAINING),),
 )
-"""The pages of the menu, in groups that follow the path: see and look, judge, train."""
+"""The pages of the menu, in groups that follow the loop: see and look, judge, train."""
 TAKES = {"Quality": "see others' labels", "Team": "manage people"}
 """The right that a person needs to see the link to a page."""
 
