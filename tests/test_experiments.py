@@ -13,7 +13,7 @@ from blindspot.analysis.crossed import crossed_mean
 from blindspot.backend.core.study import Study
 from blindspot.backend.experiments import planned, running, tables
 from blindspot.backend.experiments.hits import Bm25Hits
-from blindspot.backend.experiments.papers import EXPERIMENTS, ExperimentDescription
+from blindspot.backend.experiments.papers import ExperimentDescription
 from blindspot.backend.experiments.parts import QuestionSelection
 from blindspot.backend.experiments.plan import (
     SMALL_STEPS,
@@ -27,10 +27,13 @@ from blindspot.backend.experiments.plan import (
     overall_verdict,
     success_cells,
 )
-from blindspot.backend.experiments.planned import _singular_noun, planned_parts
-from blindspot.backend.experiments.running import run_experiment
+from blindspot.backend.experiments.planned import planned_parts
+from blindspot.backend.experiments.rocketqa_steps import unlabelled_question_count
+from blindspot.backend.experiments.running import experiment_named, run_experiment
 from blindspot.backend.experiments.trainings import DualEncoder, TrainingData
 from blindspot.backend.experiments.workbench import Workbench
+from blindspot.backend.reader.reading import Reading
+from blindspot.backend.retrieval.bm25 import BM25
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import BadInput, Missing
 from blindspot.db.events import LabelEvent
@@ -38,7 +41,7 @@ from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from tests.experiments import TINY as ALL
 from tests.experiments import experiment_study
-from tests.studies import copied
+from tests.studies import births, copied, make_study, people
 
 TINY = {key: value for key, value in ALL.items() if key != "reader"}
 
@@ -134,27 +137,19 @@ def test_a_small_run_finds_nothing_whatever_it_measures(done, tmp_path):
     assert found["verdict"] == "no finding" and found["sentence"].startswith("This is no finding")
 
 
-def test_cells_hold_what_the_runs_say(study, tmp_path):
-    """Success@k of BM25, counted by hand from the run's answers."""
-    bench = Workbench(copied(study, tmp_path / "s"))
-    hits = Bm25Hits(QuestionSelection("dev"), 10)
-    bench.make(hits)
-    answers = np.asarray(hits.open(bench).answers())
-    assert Success(hits, 5).values(bench).tolist() == [float(any(row[:5])) for row in answers.tolist()]
-    names = [question.relation for question in bench.questions.with_ids(hits.open(bench).question_ids)]
-    by_relation = [
-        np.mean([any(row[:5]) for row, name in zip(answers.tolist(), names, strict=True) if name == relation])
-        for relation in ("P19", "P20")
-    ]
-    assert Success(hits, 5, macro=True).values(bench).mean() == pytest.approx(np.mean(by_relation))
+def test_a_plan_counts_what_is_not_made_yet(study, done, tmp_path):
+    study = copied(study, tmp_path / "s")
+    waiting, _ = planned_parts(study, "negatives", TINY, "cpu").as_words()
+    assert set(waiting.split(", ")) == {"4 runs", "1 training set", "2 dual encoders", "2 indexes"}
+    assert not (study.folder / "experiments").exists()  # nothing was made
+    assert not planned_parts(done, "negatives", TINY, "cpu").waiting
 
 
-def test_macro_values_by_hand():
-    """A group's mean counts once: the deviations of three questions weigh 2/3 each, that of one weighs 2."""
-    values = macro_values(np.array([1.0, 0.0, 0.0, 1.0]), np.array(["a", "a", "a", "b"]))
-    mean = (1 / 3 + 1) / 2
-    assert values.mean() == pytest.approx(mean)
-    assert values.tolist() == pytest.approx([mean + 2 / 3 * each for each in (2 / 3, -1 / 3, -1 / 3)] + [mean])
+def test_small_is_small_whatever_the_experiment_does_by_itself():
+    chosen = experiment_named("negatives")
+    made = chosen.setting({"small": True})
+    assert (made.settings(0).steps, made.settings(0).layers, made.depth, made.seeds) == (SMALL_STEPS, 2, 20, (0,))
+    assert chosen.setting({"small": True, "training": {"steps": 3}}).settings(0).steps == 3
 
 
 def values(ahead, behind, seeds=3, questions=200):
@@ -177,9 +172,8 @@ def test_claims_are_judged_by_their_interval(claim, found, word):
     assert judged["difference"] == pytest.approx(found[0].mean() - found[1].mean())
 
 
-@pytest.mark.parametrize(
-    ("minimum", "found", "word"),
-    [
+def test_a_claim_of_a_minimum_gain():
+    rows = [
         # 10 points more of 400 questions, which are 7 to 13 for certain
         (0.02, (80, 40), "supported"),
         (0.10, (80, 40), "inconclusive"),
@@ -188,11 +182,35 @@ def test_claims_are_judged_by_their_interval(claim, found, word):
         # no question changed: of 400 that leaves changes of up to a point
         (0.02, (40, 40), "not supported"),
         (0.002, (40, 40), "inconclusive"),
-    ],
-)
-def test_a_claim_of_a_minimum_gain(minimum, found, word):
-    claim = dataclasses.replace(CLAIM, minimum_gain=minimum)
-    assert claim.judge(*values(*found, questions=400), is_trained=True, confidence=0.95)["word"] == word
+    ]
+    for minimum, found, word in rows:
+        claim = dataclasses.replace(CLAIM, minimum_gain=minimum)
+        judged = claim.judge(*values(*found, questions=400), is_trained=True, confidence=0.95)
+        assert judged["word"] == word, (minimum, found)
+
+
+def test_without_training_one_seed_will_do():
+    once = values(150, 100, seeds=1)
+    assert CLAIM.judge(*once, is_trained=False, confidence=0.95)["word"] == "supported"
+    assert "only 1 seed" in CLAIM.judge(*once, is_trained=True, confidence=0.95)["because"]
+
+
+def test_the_word_of_several_claims():
+    assert overall_verdict(["supported", "supported"]) == "supported"
+    assert overall_verdict(["supported", "inconclusive"]) == "inconclusive"
+    assert overall_verdict(["inconclusive", "not supported"]) == "not supported"
+    assert overall_verdict([]) == "inconclusive"
+
+
+def test_the_table_as_csv_and_latex():
+    full = {"row": "50% of a_b", "column": "Success@5", "value": 0.5, "low": 0.4, "high": 0.61, "n": 120, "seeds": 3}
+    empty = {**dict.fromkeys(full), "row": "rest", "column": "Success@5", "n": 0, "seeds": 1}
+    result = {"experiment": "x", "unit": "%", "sentence": "So.", "cells": [{**full, "published": 65.0}]}
+    result["cells"].append({**empty, "published": None})
+    first = next(csv.DictReader(io.StringIO(tables.as_csv(result))))
+    assert first == {name: str(value) for name, value in result["cells"][0].items()}
+    latex = tables.as_latex(result)
+    assert r"50\% of a\_b & 50.0 (40.0--61.0) & 65 & 120 x 3 \\" in latex and r"rest & - &  & 0 \\" in latex
 
 
 def test_the_command_takes_every_setting(done, tmp_path, blindspot):
@@ -203,90 +221,6 @@ def test_the_command_takes_every_setting(done, tmp_path, blindspot):
         words += [word for name, value in TINY[option].items() for word in (f"--{option}", f"{name}={value}")]
     assert blindspot(*words, "--seeds", "0", "--csv")[:2] == (0, tables.as_csv(result))
     assert blindspot(*words, "--seeds", "0;1")[0] == 2
-
-
-@pytest.mark.parametrize(("given", "said"), [({"seeds": []}, "at least one seed"), ({"training": {"bach": 1}}, "bach")])
-def test_what_cannot_be_asked(study, given, said):
-    with pytest.raises(BadInput, match=said):
-        run_experiment(study, "negatives", {**TINY, **given}, "cpu")
-
-
-def test_without_training_one_seed_will_do():
-    assert CLAIM.judge(*values(150, 100, seeds=1), is_trained=False, confidence=0.95)["word"] == "supported"
-    assert (
-        "only 1 seed (at least 3 needed)"
-        in CLAIM.judge(*values(150, 100, seeds=1), is_trained=True, confidence=0.95)["because"]
-    )
-
-
-@pytest.mark.parametrize(
-    ("words", "all"),
-    [
-        (["supported", "supported"], "supported"),
-        (["supported", "inconclusive"], "inconclusive"),
-        # fmt: skip
-        (["inconclusive", "not supported"], "not supported"),
-        ([], "inconclusive"),
-    ],
-)
-def test_the_word_of_several_claims(words, all):
-    assert overall_verdict(words) == all
-
-
-RESULT = {"experiment": "x", "unit": "%", "sentence": "So.", "cells": [
-    {"row": "50% of a_b", "column": "Success@5", "value": 0.5, "low": 0.4, "high": 0.61, "n": 120, "seeds": 3, "published": 65.0},
-    {"row": "rest", "column": "Success@5", "value": None, "low": None, "high": None, "n": 0, "seeds": 1, "published": None},
-]}  # fmt: skip
-
-
-def test_the_table_as_csv_and_latex():
-    rows = list(csv.DictReader(io.StringIO(tables.as_csv(RESULT))))
-    assert rows[0] == {
-        "row": "50% of a_b",
-        "column": "Success@5",
-        "value": "0.5",
-        "low": "0.4",
-        "high": "0.61",
-        "n": "120",
-        "seeds": "3",
-        "published": "65.0",
-    }
-    latex = tables.as_latex(RESULT)
-    assert r"& Success@5 & paper & n \\" in latex
-    assert r"50\% of a\_b & 50.0 (40.0--61.0) & 65 & 120 x 3 \\" in latex and r"rest & - &  & 0 \\" in latex
-
-
-def test_a_plan_counts_what_is_not_made_yet(study, done, tmp_path):
-    study = copied(study, tmp_path / "s")
-    assert planned_parts(study, "negatives", TINY, "cpu").waiting
-    assert not (study.folder / "experiments").exists()  # nothing was made
-    assert not planned_parts(done, "negatives", TINY, "cpu").waiting
-
-
-def test_a_plan_in_words(study, small_experiment):
-    waiting, made = planned_parts(study, "negatives", TINY, "cpu").as_words()
-    assert set(waiting.split(", ")) == {"4 runs", "1 training set", "2 dual encoders", "2 indexes"}
-    assert made in ("nothing", "1 index")
-    assert [
-        _singular_noun(each) for each in ("indexes", "sets of question encoders", "readers with question encoders")
-    ] == [
-        "index",
-        "set of question encoders",
-        "reader with question encoders",
-    ]
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_small_is_small_whatever_the_experiment_does_by_itself(name):
-    setting = running.experiment_named(name).setting({"small": True})
-    made = setting.settings(0)
-    assert (made.steps, made.layers, made.passage_tokens, setting.depth) == (
-        SMALL_STEPS,
-        2,
-        64,
-        20,
-    ) and setting.seeds == (0,)
-    assert running.experiment_named(name).setting({"small": True, "training": {"steps": 3}}).settings(0).steps == 3
 
 
 def test_what_is_judged_is_what_trains(study, tmp_path):
@@ -323,38 +257,93 @@ def test_the_interval_of_a_share_does_not_pass_100(study):
     assert running._estimate(cell, values[None], None, Workbench(study), 0.95).high == 1
 
 
+# The papers' experiments
+
+
+@pytest.fixture(scope="module")
+def papers(study, tmp_path_factory):
+    """A copy of the study: a later test reuses the models of an earlier one."""
+    return copied(study, tmp_path_factory.mktemp("papers") / "s")
+
+
+def found(study, name, **more):
+    given = {key: value for key, value in ALL.items() if key != "reader" or "reader" in experiment_named(name).takes}
+    return run_experiment(study, name, {**given, **more}, "cpu")
+
+
+def test_bm25_is_tuned_on_one_half_and_measured_on_the_other(papers):
+    """The best pair of the grid, found by plain loops over the first half."""
+    result, bench = found(papers, "tune-bm25"), Workbench(papers)
+    plan = experiment_named("tune-bm25").plan(experiment_named("tune-bm25").setting({"on": "dev", "ks": (5,)}), bench)
+    tuned = plan.cells[-1].measures[0].hits
+    tuned_on, measured_on = (asked.questions_of(bench) for asked in (tuned.tuned_on, tuned.asked))
+    assert len({question.id for question in tuned_on + measured_on}) == 12 and result["cells"][0]["n"] == 6
+    by_hand = {}
+    for k1, b in tuned.grid:
+        hits = BM25(bench, k1, b).search([question.text for question in tuned_on], 20).ordinals
+        texts = [[each.text for each in bench.corpus.passages([o for o in row if o >= 0])] for row in hits.tolist()]
+        answers = [question.answers[0] for question in tuned_on]
+        by_hand[k1, b] = np.mean([any(answer in text for text in row) for answer, row in zip(answers, texts)])
+    bench.make(tuned)
+    manifest = tuned.open(bench).manifest
+    assert manifest["tuned"] == {f"{k1:g}, {b:g}": pytest.approx(value, abs=1e-4) for (k1, b), value in by_hand.items()}
+    assert by_hand[manifest["k1"], manifest["b"]] == max(by_hand.values())
+
+
+def test_step_4_without_a_further_positive_is_not_trained(papers, monkeypatch):
+    """The tiny cross-encoder is sure of no passage: no model, no row and no claim, and the result says why."""
+    trained, make = [], DualEncoder.make
+    monkeypatch.setattr(DualEncoder, "make", lambda self, *given: (trained.append(self), make(self, *given))[1])
+    result = found(papers, "strategies", batches=[2])
+    rows = list(dict.fromkeys(cell["row"] for cell in result["cells"]))
+    assert len(rows) == 4 and rows[-1] == "hard negatives, denoised (step 3)"
+    assert trained and all(len(model.data) == 1 for model in trained)
+    assert not any("unlabelled" in claim["says"] for claim in result["claims"]) and len(result["claims"]) == 4
+    assert any("(step 4)' is not trained" in note for note in result["notes"])
+
+
+def test_better_retrieval_and_better_answers(papers):
+    """A reading by hand: the answers that the reader gives, compared as SQuAD does, here plain enough for lower case
+    alone."""
+    result, bench = found(papers, "end-to-end", ks=[1, 5]), Workbench(papers)
+    chosen = experiment_named("end-to-end")
+    plan = chosen.plan(chosen.setting(running.hashable_options({**ALL, "ks": [1, 5]})), bench)
+    read = next(cell.measures[0].reading for cell in plan.cells if cell.column == "EM@5")
+    reading = Reading.open(bench, bench.name(read.hits), bench.name(read.reader))
+    given, asked = reading.answers(bench, [5])[5], bench.questions.with_ids(reading.run.question_ids)
+    by_hand = [
+        answer is not None and answer.lower() in [each.lower() for each in question.answers]
+        for answer, question in zip(given, asked, strict=True)
+    ]
+    cell = next(cell for cell in result["cells"] if (cell["row"], cell["column"]) == ("BM25", "EM@5"))
+    assert cell["value"] == pytest.approx(np.mean(by_hand)) and cell["n"] == 12
+
+
+def test_shares_of_unlabelled_questions_count_after_leaks_are_out(tmp_path):
+    """Of four unlabelled questions one has the text of a dev question: a limit of half of them is half of three."""
+    passages = people(12)
+    asked = births(passages, "dev")
+    free = [
+        dataclasses.replace(q, id=f"u{i}", split="unlabelled", text=f"In what town did {i} live?", subject=None)
+        for i, q in enumerate(asked[:3])
+    ]
+    leak = dataclasses.replace(asked[0], id="u3", split="unlabelled")
+    bench = make_study(tmp_path / "s", passages, [*asked, *free, leak])
+    assert unlabelled_question_count(bench) == 3
+    assert unlabelled_question_count(make_study(tmp_path / "none", passages, asked)) == 0
+
+
 @pytest.mark.parametrize(("name", "given", "error", "says"), [
     ("nothing", {}, Missing, "unknown experiment 'nothing'"), ("negatives", {"wrong": 1}, BadInput, "no setting 'wrong'"),
     ("negatives", {"relations": ["P19"]}, BadInput, "negatives has no setting relations"), ("negatives", {"seeds": []}, BadInput, "one seed"),
     ("negatives", {"start": "tiny", "training": {"speed": 1}}, BadInput, "speed"), ("negatives", {"start": "none"}, Missing, "none"),
-    ("negatives", {**TINY, "on": "nowhere"}, Missing, "nowhere"),
+    ("negatives", {**TINY, "on": "nowhere"}, Missing, "nowhere"), ("sample-efficiency", {**TINY, "sizes": [50]}, BadInput, "20 training questions"),
+    ("multi", {**TINY, "sets": ["nowhere", "births"]}, BadInput, "'nowhere' has no training questions"),
+    ("pretrained", {**TINY, "encoders": ["tiny"]}, BadInput, "two encoders"),
+    ("random-negatives", {**TINY, "batches": [2, 3]}, BadInput, "three ascending batch sizes"),
 ])  # fmt: skip
-def test_bad_input_is_one_line_and_makes_nothing(study, tmp_path, name, given, error, says):
-    study = copied(study, tmp_path / "s")
+def test_bad_input_is_one_line_and_makes_nothing(study, name, given, error, says):
     with pytest.raises(error) as caught:
         run_experiment(study, name, given, "cpu")
     assert says in str(caught.value) and "\n" not in str(caught.value)
     assert not (study.folder / "experiments").exists()
-
-
-def test_every_experiment_has_its_file():
-    from blindspot.backend.experiments.papers import EXPERIMENTS
-
-    assert all(running.experiment_named(name).name == name for name in EXPERIMENTS)
-
-
-def test_an_installed_package_adds_an_experiment(monkeypatch):
-    from blindspot.backend.core.registry import Registry
-    from blindspot.backend.experiments import papers
-
-    foreign = Experiment("foreign", ExperimentDescription("a package", "Table 1", "Does it help?"), two_batches)
-    registry = Registry("experiment", check=papers._check)
-    registry._register_loaded(foreign)
-    monkeypatch.setattr(papers, "INSTALLED", registry)
-    assert list(papers.experiments())[-1] == "foreign" and running.experiment_named("foreign") is foreign
-    with pytest.raises(Missing, match="known: negatives, .*foreign"):
-        running.experiment_named("nothing")
-    with pytest.raises(ValueError, match="already has an experiment 'negatives'"):
-        registry._register_loaded(dataclasses.replace(foreign, name="negatives"))
-    with pytest.raises(TypeError, match="str is not an Experiment"):
-        registry._register_loaded("negatives")
