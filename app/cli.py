@@ -55,10 +55,6 @@ PATH: dict[str, dict[str, tuple[str, str]]] = {
             "and others.",
         ),
         "map": ("map:map_app", "Make maps of the embedding space, list them, print their numbers."),
-        "tags": (
-            "tags:tags_app",
-            "Tag questions with your own words, and list, rename, merge, remove and export the tags.",
-        ),
         "oracle": (
             "compare:oracle",
             "Show what an oracle reaches that chooses the best of several runs for each question, and how often "

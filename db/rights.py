@@ -34,8 +34,7 @@ class Action:
 ACTIONS: dict[str, Action] = {
     "see results":          Action("open every page but Judge, ask a question of one's own", SETTLERS, True),
     "judge":                Action("judge the questions of the queue, undo one's own labels", EVERYBODY),
-    "tag questions":        Action("tag questions with one's own words, take one's own tags back", EVERYBODY),
-    "manage tags":          Action("rename, merge and delete tags, take other people's tags back", SETTLERS, True),
+    "tag questions":        Action("tag questions with one's own words, remove tags", SETTLERS),
     "see others' labels":   Action("see the labels of other people, agreement, and what follows from them", SETTLERS),
     "adjudicate":           Action("adjudicate disputed passages", SETTLERS),
     "save slices":          Action("save and delete slices, save selections of a map", SETTLERS, True),

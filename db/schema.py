@@ -277,20 +277,12 @@ BEGIN SELECT RAISE(ABORT, 'queue acts are append-only: this one is there already
 
 CREATE TABLE tag_event ( -- people's own words on questions; the tags that stand follow from the events in order
     number INTEGER PRIMARY KEY AUTOINCREMENT,
-    kind TEXT NOT NULL CHECK (kind IN ('add', 'remove', 'rename', 'delete')),
+    kind TEXT NOT NULL CHECK (kind IN ('add', 'remove')),
     tag TEXT NOT NULL CHECK (tag <> ''),
-    question TEXT REFERENCES question (id),
-    run TEXT CHECK (run <> ''), -- the run that the tag is about; NULL: the question itself
-    author TEXT REFERENCES annotator (name), -- whose tag; NULL: the command line
-    new_tag TEXT CHECK (new_tag <> ''),
-    annotator TEXT REFERENCES annotator (name), -- who did it; NULL: the command line
-    server_time REAL NOT NULL,
-    CHECK ((kind IN ('add', 'remove')) = (question IS NOT NULL)),
-    CHECK ((kind = 'rename') = (new_tag IS NOT NULL)),
-    CHECK (run IS NULL OR question IS NOT NULL)
+    question TEXT NOT NULL REFERENCES question (id),
+    annotator TEXT NOT NULL REFERENCES annotator (name),
+    server_time REAL NOT NULL
 ) STRICT;
-
-CREATE INDEX tag_event_by_question ON tag_event (question);
 
 CREATE TRIGGER tag_event_no_update BEFORE UPDATE ON tag_event
     BEGIN SELECT RAISE(ABORT, 'tag events are append-only'); END;

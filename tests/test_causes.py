@@ -386,7 +386,6 @@ def test_from_python(study):
         "plain gets a label in another test"
     )
     assert len(opened.plot_causes("dense", "bm25", k=K).data) == 6, "misses, few of them, and found, of two runs"
-    assert opened.add_tag("seen", ["rare"], "dense", "ann") == "seen" and opened.tags()["question"].tolist() == ["rare"]
 
 
 def test_the_report_for_colleagues_has_the_table(study):

@@ -66,13 +66,8 @@ class _Map:
 ATTEMPTS = {
     "judge": [lambda study, by: Labels(study.labels_path).add(by, LabelEvent(f"bad-{by}", "bad_question", "q0"))],
     "tag questions": [
-        lambda study, by: Tags(study.labels_path).add(f"word of {by}", ["q0"], actor=by),
-        lambda study, by: Tags(study.labels_path).remove("nothing", "q0", actor=by),
-    ],
-    "manage tags": [
-        lambda study, by: Tags(study.labels_path).rename("nothing", "x", actor=by),
-        lambda study, by: Tags(study.labels_path).merge(["nothing"], "x", actor=by),
-        lambda study, by: Tags(study.labels_path).delete("nothing", actor=by),
+        lambda study, by: Tags(study.labels_path).add(f"word of {by}", "q0", by),
+        lambda study, by: Tags(study.labels_path).remove("nothing", "q0", by),
     ],
     "adjudicate": [
         lambda study, by: Labels(study.labels_path, passages=study.corpus.ordinals).add(

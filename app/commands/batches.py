@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blindspot.app.commands.common import Buckets, Relations, StudyOption, TagsOption, group, open_study, progress
+from blindspot.app.commands.common import Buckets, Relations, StudyOption, group, open_study, progress
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.core.declared import declared_settings
 from blindspot.backend.judging.settings import BatchSettings
@@ -36,7 +36,6 @@ def batch_new(
     settings: dict[str, Any],
     relation: Relations = None,
     bucket: Buckets = None,
-    tag: TagsOption = None,
     judge: Annotated[
         str | None, typer.Option(metavar="NAME", help="Judge whose scores order the priority questions.")
     ] = None,
@@ -54,7 +53,7 @@ def batch_new(
     if training_set is not None and judge is None:
         raise BadInput("--training-set says how much each pair matters to training; give --judge as well")
     opened = open_study(study)
-    if (chosen := _chosen_questions(opened, relation, bucket, tag)) is not None:
+    if (chosen := _chosen_questions(opened, relation, bucket)) is not None:
         settings["slice"] = tuple(chosen)
     make = make_batch if judge is None else partial(make_batch_by_judge, judge=judge, training_set=training_set)
     with progress() as watch:
@@ -125,7 +124,6 @@ def batch_assign(
     person: Annotated[str | None, typer.Argument(metavar="PERSON", help="Person who gets the questions.")] = None,
     relation: Relations = None,
     bucket: Buckets = None,
-    tag: TagsOption = None,
     anybody: Annotated[
         bool, typer.Option("--anybody", help="Remove the assignment, so that anybody gets the questions.")
     ] = False,
@@ -137,7 +135,7 @@ def batch_assign(
     if anybody == (person is not None):
         raise typer.BadParameter("give a PERSON, or --anybody")
     opened = open_study(study)
-    slice = _chosen_questions(opened, relation, bucket, tag)
+    slice = _chosen_questions(opened, relation, bucket)
     count = Queue(opened.labels_path).assign(name, person, slice)
     print(
         f"{quantity(count, 'question')} of batch {name} {noun_form(count, 'is')} now assigned to {person or 'anybody'}."
@@ -158,13 +156,11 @@ def batch_reassign(name: Name, study: StudyOption = None) -> None:
     )
 
 
-def _chosen_questions(
-    study: Study, relations: list[str] | None, buckets: list[str] | None, tags: list[str] | None
-) -> Iterable[str] | None:
+def _chosen_questions(study: Study, relations: list[str] | None, buckets: list[str] | None) -> Iterable[str] | None:
     """Return the ids of the questions that the options choose; None without any of the options."""
     from blindspot.backend.judging.batches import questions_of
 
-    return questions_of(study, relations or (), buckets or (), tags or ()) if relations or buckets or tags else None
+    return questions_of(study, relations or (), buckets or ()) if relations or buckets else None
 
 
 def _print_summary(summaries: BatchSummary) -> None:

@@ -87,9 +87,6 @@ Buckets = Annotated[
     list[str] | None,
     typer.Option(help="Use only questions of this bucket, named as in a report: 'bucket 3', '2-3 mentions'."),
 ]
-TagsOption = Annotated[
-    list[str] | None, typer.Option(help="Use only questions that people gave this tag (repeatable).")
-]
 
 
 @settings_class

@@ -108,7 +108,7 @@ function jumpTo(id) {
 // n, p and the arrow keys move through the filtered list. The address holds the position and changes at once, so each of several
 // quick presses moves on by one even before the server has answered the first.
 function onKey(event) {
-  if (event.key === "Escape" && event.target instanceof Element && event.target.closest(".st-key-own-tags")) event.target.blur();
+  if (event.key === "Escape" && event.target instanceof Element && event.target.closest(".st-key-question-tags")) event.target.blur();
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || typing(event)) return;
   if (session.opening) { event.preventDefault(); return; }
   if (event.key === "?" && !document.querySelector(".judge:not(.on-question)")) { event.preventDefault(); showKeys(); return; }
@@ -127,7 +127,7 @@ function onKey(event) {
     go(target.href);
     return;
   }
-  const tags = event.key === "t" && document.querySelector(".st-key-own-tags [data-testid=stMultiSelect] input");
+  const tags = event.key === "t" && document.querySelector(".st-key-question-tags [data-testid=stMultiSelect] input:enabled");
   if (tags) {
     event.preventDefault();
     const fold = tags.closest("details:not([open])");
@@ -147,7 +147,7 @@ function keysHere() {
   const keys = [["?", "show these keys"], ["Tab, Enter", "move to a link, follow it"]];
   if (document.querySelector("[data-trail]")) keys.push(["n or →", "next question of the list"], ["p or ←", "previous question of the list"]);
   for (const anchor of document.querySelectorAll("a[data-key]")) keys.push([anchor.dataset.key, anchor.textContent.trim()]);
-  if (document.querySelector(".st-key-own-tags input")) keys.push(["t, Escape", "write a tag, leave the field"]);
+  if (document.querySelector(".st-key-question-tags input:enabled")) keys.push(["t, Escape", "write a tag, leave the field"]);
   if (document.querySelector(".hit")) keys.push(["Enter", "open or fold the focused passage"]);
   if (document.querySelector(".on-question")) {
     keys.push(["j, k", "next, previous passage"], ["1, 2, 3, 0", "label it positive, related, negative, unsure"], ["z", "undo the last label"]);

@@ -150,7 +150,7 @@ def _details(
         show(set_and_id(question))
         show(gold_table(question, list(zip(gold, open_study.corpus.passages(gold), strict=True)), lists, rule))
         show(judged(open_study, question, person))
-        question_tags(open_study, question, person, chosen)
+        question_tags(open_study, question)
         if rest := runs_like(study.runs(open_study), chosen.a, chosen.b):
             _more_lists(rest)
         _ask_box(open_study)

@@ -27,7 +27,6 @@ from blindspot.app.components.slice_tables import (
     spoken_table,
 )
 from blindspot.app.components.stylesheets import style_sheet
-from blindspot.app.components.tags import tags_panel
 from blindspot.app.components.team.batches import send_to_judging
 from blindspot.app.entry import enter
 from blindspot.app.markup import Html, div, join, link, show, tag
@@ -100,7 +99,6 @@ def page() -> None:
         )
     show(notice(wrong, kind="error") if wrong else "", condition_help(list(runs)))
     _saved(opened, chosen, facts)
-    tags_panel(opened, facts, chosen, lambda expression: address(chosen, slice=expression))
     if chosen.slice and kept.any():
         rows = selection.rows(compared, chosen, kept)
         title = tag("h2", "The questions of the slice")

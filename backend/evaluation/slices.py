@@ -35,7 +35,7 @@ TEXTS = {
     "set": "set:common-random-buckets",
     "word": "word:where (the question word; other if there is none)",
     "group": 'group:"4-9 mentions" (mentions of the subject, in ranges)',
-    "tag": 'tag:bm25_only or tag:"wrong gold" (people\'s tags; tag(bm25-dev):odd for those about a run)',
+    "tag": 'tag:bm25_only or tag:"wrong gold" (people\'s tags)',
     "selection": 'selection:"far east" (saved on the map)',
 }
 NUMBERS = {
@@ -115,7 +115,7 @@ class Facts:
                 raise self._condition_error(condition, MISSES[name])
             return self._cause(condition, str(condition.value))
         if name in TEXTS:
-            if condition.operator != ":" or (condition.argument is not None and name != "tag"):
+            if condition.operator != ":" or condition.argument is not None:
                 raise self._condition_error(condition, TEXTS[name])
             return self._text(name, str(condition.value), condition)
         if name in NUMBERS:
@@ -153,11 +153,7 @@ class Facts:
 
     def _text(self, name: str, value: str, condition: Condition) -> np.ndarray:
         if name == "tag":
-            return (
-                self.tag(value)
-                if value in TAGS and condition.argument is None
-                else self._questions_with_tag(value, condition)
-            )
+            return self.tag(value) if value in TAGS else self._questions_with_tag(value, condition)
         if name == "selection":
             from blindspot.backend.evaluation.saved_selections import saved_selection
 
@@ -176,11 +172,9 @@ class Facts:
         return texts[name] == value
 
     def _questions_with_tag(self, tag: str, condition: Condition) -> np.ndarray:
-        """Return the questions that people gave a tag, (q,) bool. If the condition names a run, only tags given for
-        that run count.
-        """
+        """Return the questions that people gave a tag, (q,) bool."""
         try:
-            tagged = Tags(self.study.labels_path).questions(tag, condition.argument)
+            tagged = Tags(self.study.labels_path).questions(tag)
         except Missing as error:
             message = f"{error}; tags of runs: {', '.join(TAGS)}"
             raise NotAnExpression(message, condition.position) from None

@@ -44,7 +44,6 @@ from blindspot.backend.text.answers import rule_named
 from blindspot.db.errors import BadInput, Missing
 from blindspot.db.queue import Candidate, Item, Queue
 from blindspot.db.records import Question
-from blindspot.db.tags import Tags
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,17 +189,14 @@ def pair_items(
     return items
 
 
-def questions_of(
-    study: Study, relations: Sequence[str] = (), buckets: Sequence[str] = (), tags: Sequence[str] = ()
-) -> list[str]:
-    """Return the ids of the questions with these relations, buckets and tags, for `make_batch(slice=...)`.
+def questions_of(study: Study, relations: Sequence[str] = (), buckets: Sequence[str] = ()) -> list[str]:
+    """Return the ids of the questions with these relations and buckets, for `make_batch(slice=...)`.
 
     Args:
         buckets: Names as in reports ("bucket 3", "2-3 mentions", "frequency unknown"), or short ("3", "2-3").
-        tags: People's tags; a question needs one of them.
 
     Raises:
-        Missing: a relation, bucket or tag that no question has. The message lists those that exist.
+        Missing: a relation or bucket that no question has. The message lists those that exist.
     """
     questions = study.questions.all()
     groups = {question.id: bucket_group(question.bucket, question.frequency) for question in questions}
@@ -212,14 +208,10 @@ def questions_of(
     }
     _refuse_absent("bucket", buckets, set(known))
     chosen = {known[bucket] for bucket in buckets}
-    store = Tags(study.labels_path)
-    tagged = {question for tag in tags for question in store.questions(tag)}
     return [
         question.id
         for question in questions
-        if (not relations or question.relation in relations)
-        and (not buckets or groups[question.id] in chosen)
-        and (not tags or question.id in tagged)
+        if (not relations or question.relation in relations) and (not buckets or groups[question.id] in chosen)
     ]
 
 

@@ -161,27 +161,3 @@ class StudyContents(OpenedStudy):
         rows = store.consensus() if consensus else store.judgements()
         columns = list((Consensus if consensus else Judgement).__dataclass_fields__)
         return pd.DataFrame([asdict(row) for row in rows], columns=columns)
-
-    def tags(self) -> pd.DataFrame:
-        """Return people's tags, one per row: tag, question, text, run, annotator, time. run and annotator are "" if
-        there is none.
-        """
-        import pandas as pd
-
-        from blindspot.backend.evaluation.tag_export import COLUMNS, tag_rows
-
-        return pd.DataFrame(tag_rows(self.study), columns=list(COLUMNS))
-
-    def add_tag(self, tag: str, questions: Iterable[str], run: str | None = None, annotator: str | None = None) -> str:
-        """Tag questions, and return the tag in the spelling that was stored.
-
-        Args:
-            run: the run that the tag is about; default the question itself. annotator: the person who tags.
-
-        Raises BadInput for a text that cannot be a tag, Missing for an unknown question, run or person, Refused.
-        """
-        from blindspot.db.tags import Tags
-
-        if run is not None:
-            self.study.run(run)
-        return Tags(self.study.labels_path).add(tag, questions, run, annotator)

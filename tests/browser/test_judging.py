@@ -428,28 +428,30 @@ def test_the_question_page_takes_labels_too(tab, desk):
         tab.reload()
         tab.wait_for_selector("#a-2 .my-label.negative")
         assert "All labels: 2 passages" in tab.locator(".judged summary").text_content()
-        field = tab.get_by_label("Your tags")
+        field = tab.get_by_label("Tags")
         field.wait_for(state="attached")  # the page is shown whole
         press(tab, "t")
         expect(field).to_be_focused()  # the key opens the closed panel first
-        for number, word in enumerate(("wrong gold", "<b>odd</b>"), 1):  # the field keeps the focus after Enter
+        words = ["wrong gold", "<b>odd</b>"]
+        for number, word in enumerate(words, 1):  # the field keeps the focus after Enter
             field.press_sequentially(word)
             field.press("Enter")
-            tab.wait_for_function(f"document.querySelectorAll('.question-tags a').length === {number}")
-        assert tab.locator(".question-tags a").all_inner_texts() == ["<b>odd</b>", "wrong gold"]
-        assert {each.tag for each in Tags(desk.labels_path).all_tags() if each.question == "q30"} == {
-            "wrong gold",
-            "<b>odd</b>",
-        }
+            wait_for_tags(tab, desk, words[:number])
+        shown = tab.locator(".st-key-question-tags")
+        expect(shown).to_contain_text("wrong gold")
+        expect(shown).to_contain_text("<b>odd</b>")
         field.press("Backspace")
-        tab.wait_for_function("document.querySelectorAll('.question-tags a').length === 1")
+        wait_for_tags(tab, desk, words[:1])
         field.press("Escape")
         assert field.evaluate("field => field !== document.activeElement")
-        assert [(each.tag, each.author) for each in Tags(desk.labels_path).all_tags() if each.question == "q30"] == [
-            ("wrong gold", "Ann")
-        ]
-        tab.get_by_role("link", name="wrong gold").click()
-        tab.wait_for_url("**/compare?*slice=*")
+
+
+def wait_for_tags(tab, desk, words: list[str]) -> None:
+    for _ in range(100):
+        if Tags(desk.labels_path).of_question("q30") == words:
+            return
+        tab.wait_for_timeout(100)
+    raise AssertionError(f"q30 never had the tags {words}")
 
 
 def test_a_personal_link_lets_one_in_until_it_is_revoked(browser, desk):

@@ -22,7 +22,7 @@ from blindspot.app.runs import over_training_questions
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.judge import judges_of
-from blindspot.backend.judging.batches import make_batch, questions_of
+from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.settings import ORDERS, ArmShares, BatchSettings, Order
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.text.number_words import noun_form, quantity
@@ -264,18 +264,15 @@ def _new_batch_form(open_study: Study, taken_names: set[str], primary: bool) -> 
         jobs.start_button(open_study, asked, key="search-train", label="Search the training questions with BM25")
     number = next(n for n in range(1, 10_000) if f"batch-{n}" not in taken_names)
     with st.form("make-batch", border=False, enter_to_submit=False):
-        tags = [each.tag for each in judging_stores(open_study).tags.counts()]
         top = st.columns([2, 5, 2])
         name = top[0].text_input("Name", f"batch-{number}", max_chars=64)
         chosen = top[1].multiselect("Runs to pool", list(runs), (training or list(runs))[:3])
         size = setting_field(top[2], BatchSettings, "size")
         with st.expander("More"):
             show(tag("p", _ABOUT_ARMS, cls="soft"))
-            middle = st.columns([3, 3, 3])
+            middle = st.columns(2)
             splits = middle[0].multiselect("Splits", SPLITS, ["train"] if training else [], help=_ABOUT_SPLITS)
-            about = "Only questions that people gave one of these tags; if empty, all questions."
-            tagged = middle[1].multiselect("Tags", tags, help=about) if tags else []
-            judge, training_set = _judge_fields(open_study, middle[2])
+            judge, training_set = _judge_fields(open_study, middle[1])
             low = st.columns(4, vertical_alignment="bottom")
             fields = ("depth", "candidates", "people_needed", "seed")
             chosen_settings = {
@@ -284,9 +281,7 @@ def _new_batch_form(open_study: Study, taken_names: set[str], primary: bool) -> 
             order, pairs = _order_fields()
         submitted = st.form_submit_button("Create batch", type="primary" if primary else "secondary")
     if submitted:
-        priority_arguments: dict[str, Any] = dict(_priority_arguments(order, pairs, judge, training_set))
-        if tagged:
-            priority_arguments["slice"] = questions_of(open_study, tags=tagged)
+        priority_arguments = _priority_arguments(order, pairs, judge, training_set)
         settings = priority_arguments | chosen_settings | {"size": size, "splits": splits or None}
         _apply_change(lambda: _start(open_study, name.strip(), chosen, **settings))
         st.rerun()
