@@ -8,7 +8,7 @@ from blindspot.analysis.agreement import Agreement
 from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.agreement_words import agreement_in_words, agreement_strength
-from blindspot.backend.judging.quality import PairAgreement, Quality, label_clashes, quality
+from blindspot.backend.judging.quality import PairAgreement, Quality, quality
 from blindspot.backend.judging.team_progress import team_progress
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
@@ -50,70 +50,34 @@ def test_progress(study):
     assert (ben.finished, ben.labels) == ({}, 0)
 
 
-@pytest.mark.parametrize(
-    "alpha, word", [(0.9, "good"), (0.8, "good"), (0.7, "fair"), (0.41, "weak"), (0.1, "poor"), (-0.3, "poor")]
-)
-def test_the_strength_of_an_agreement_has_a_word(alpha, word):
-    assert agreement_strength(alpha).startswith(word)
+def test_the_strength_of_an_agreement_has_a_word():
+    words = [agreement_strength(alpha).split(",")[0] for alpha in (0.9, 0.8, 0.7, 0.41, 0.1, -0.3)]
+    assert words == ["good", "good", "fair", "weak", "poor", "poor"]
 
 
 def test_agreement_in_words_names_the_label_that_most_disputes_are_about(study):
     assert agreement_in_words(quality(study)) is None
-    for question, ann, ben in (
-        ("q0", "related", "negative"),
-        ("q1", "positive", "related"),
-        ("q2", "related", "negative"),
-    ):
-        judge(study, "Ann", question, {"answer0": ann, "filler1": "negative"})
-        judge(study, "Ben", question, {"answer0": ben, "filler1": "negative"})
-    judge(study, "Ann", "q3", {"answer0": "positive"})
-    judge(study, "Ben", "q3", {"answer0": "negative"})
-    for question in ("q4", "q5", "q6"):
-        for who in ("Ann", "Ben"):
-            judge(study, who, question, {"answer0": "positive", "filler1": "negative"})
+    disputes = [("related", "negative"), ("positive", "related"), ("related", "negative"), ("positive", "negative")]
+    for number, labels in enumerate([*disputes, *3 * [("positive", "positive")]]):
+        for who, label in zip(("Ann", "Ben"), labels, strict=True):
+            judge(study, who, f"q{number}", {"answer0": label, "filler1": "negative"})
     found = quality(study)
     assert found.clashes == (("related", "negative", 2), ("positive", "related", 1), ("positive", "negative", 1))
     words = agreement_in_words(found)
     four = found.together.four
     interval = stated_interval(four.low, four.high, places=2)
     assert words.label == "related" and words.sentence == f"alpha {four.value:.2f} {interval}: weak"
-    assert (
-        words.detail
-        == "4 disagreements between two annotators: 2 related against negative, 1 positive against related, 1 positive against negative."
-    )
+    assert words.detail.startswith("4 disagreements") and "2 related against negative" in words.detail
     page = Page(study.folder, "team", "Lea").text
-    assert (
-        f"On the passages that two judged blind they agree with {words.sentence}. Most disputes are about the label “related”."
-        in page
-    )
-
-
-def test_disputes_that_are_about_no_label_in_particular_name_none():
+    assert words.sentence in page and "“related”" in page and "b1 7 of 7 questions" in page
     same = Agreement(0.5, None, None, 1.0, 4, 4, "alpha")
-    found = Quality(
-        1,
-        (),
-        (),
-        PairAgreement(("a", "b"), same, same),
-        (),
-        (),
-        None,
-        (("positive", "unsure", 1), ("related", "negative", 1)),
-    )
-    assert agreement_in_words(found).label == "" and label_clashes([]) == ()
-
-
-def test_a_batch_whose_questions_are_all_done_says_so(study):
-    for number in range(7):
-        for who in ("Ann", "Ben"):
-            judge(study, who, f"q{number}", {"answer0": "positive"})
-    text = Page(study.folder, "team", "Lea").text
-    assert "Labelling is done." in text and "b1 7 of 7 questions –" in text
+    clashes = (("positive", "unsure", 1), ("related", "negative", 1))
+    found = Quality(1, (), (), PairAgreement(("a", "b"), same, same), (), (), None, clashes)
+    assert agreement_in_words(found).label == "", "the disputes are about no label in particular"
 
 
 def test_the_team_page_is_the_lead_s(study):
     assert "On this page leads manage people" in Page(study.folder, "team").text
-    assert "For leads only" in Page(study.folder, "team", "Ann").text
     page = Page(study.folder, "team", "Lea")
     assert {button.label for button in page.app.button} >= {"Pause", "Create link", "Create batch", "Close batch"}
     assert "Ann" in page.text and "Ben" in page.text and "b1" in page.text
