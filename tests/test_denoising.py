@@ -52,27 +52,21 @@ def roles(found, policy="none", thresholds=DEFAULT, pseudo=False):
     return {int(pair.passage): pair.role for pair in pairs}
 
 
-@pytest.mark.parametrize("name", policy_names())
-def test_every_policy_is_found_by_its_name(name):
-    policy = policy_named(name)
-    assert policy.name == name
-    assert policy.labels == ("labels" in name) and policy.base in DENOISING.names()
-
-
-@pytest.mark.parametrize("name", ["", "labels+none", "cross_encoder+", "none+labels", "human"])
-def test_an_unknown_policy_is_refused_with_the_names_there_are(name):
-    with pytest.raises(BadInput, match=r"no denoising policy .* answer_match\+labels"):
-        policy_named(name)
-
-
-def test_none_keeps_whatever_was_mined():
-    assert machine_role("none", PassageEvidence(True, 9.0, 1.0), DEFAULT) == ("negative", denoising.MINED)
+def test_every_policy_is_found_by_its_name():
+    for name in policy_names():
+        policy = policy_named(name)
+        assert policy.name == name
+        assert policy.labels == ("labels" in name) and policy.base in DENOISING.names()
+    for name in ("", "labels+none", "cross_encoder+", "none+labels", "human"):
+        with pytest.raises(BadInput, match=r"no denoising policy .* answer_match\+labels"):
+            policy_named(name)
 
 
 def test_answer_match_drops_what_holds_an_answer_and_says_nothing_of_questions_without():
     assert machine_role("answer_match", PassageEvidence(True), DEFAULT) == ("dropped", denoising.HOLDS_ANSWER)
     assert machine_role("answer_match", PassageEvidence(False), DEFAULT) == ("negative", denoising.NO_ANSWER)
     assert machine_role("answer_match", PassageEvidence(None), DEFAULT) == ("negative", denoising.MINED)
+    assert machine_role("none", PassageEvidence(True, 9.0, 1.0), DEFAULT) == ("negative", denoising.MINED)
 
 
 @pytest.mark.parametrize(
@@ -94,31 +88,28 @@ def test_the_cross_encoder_at_its_thresholds(probability, role, reason):
 def test_drawn_negatives_need_no_score_but_a_known_one_counts():
     assert machine_role("cross_encoder", PassageEvidence(easy=True), DEFAULT) == ("negative", denoising.DRAWN)
     assert machine_role("cross_encoder", PassageEvidence(probability=0.5, easy=True), DEFAULT)[0] == "dropped"
+    assert machine_role("judge", PassageEvidence(easy=True), DEFAULT) == ("negative", denoising.DRAWN)
 
 
 def test_positive_aware_takes_95_percent_of_the_best_positive():
     """One poor positive of many must not cost a question its negatives."""
     bar = score_ceiling([0.8, 0.02, 0.3], DEFAULT)
     assert bar.value == pytest.approx(0.76)
-    assert machine_role("positive_aware", PassageEvidence(probability=0.7599), DEFAULT, bar) == (
-        "negative",
-        denoising.UNDER,
-    )
-    assert machine_role("positive_aware", PassageEvidence(probability=0.7601), DEFAULT, bar) == (
-        "dropped",
-        denoising.TOO_HIGH,
-    )
-    assert machine_role("positive_aware", PassageEvidence(), DEFAULT, bar) == ("dropped", denoising.UNKNOWN)
-    assert machine_role("positive_aware", PassageEvidence(probability=0.1), DEFAULT, ScoreCeiling(None, False)) == (
-        "dropped",
-        denoising.NO_POSITIVE_SCORE,
-    )
+    rows = [
+        (0.7599, bar, ("negative", denoising.UNDER)),
+        (0.7601, bar, ("dropped", denoising.TOO_HIGH)),
+        (None, bar, ("dropped", denoising.UNKNOWN)),
+        (0.1, ScoreCeiling(None, False), ("dropped", denoising.NO_POSITIVE_SCORE)),
+    ]
+    for probability, ceiling, expected in rows:
+        found = machine_role("positive_aware", PassageEvidence(probability=probability), DEFAULT, ceiling)
+        assert found == expected, probability
 
 
-@pytest.mark.parametrize("answer", [True, False, None])
-@pytest.mark.parametrize(
-    "probability, role, with_answer",
-    [
+def test_a_judge_at_its_very_thresholds():
+    thresholds = DEFAULT.filled(OwnThresholds(0.3, 0.9, 0.6))
+    only_with_answer = DEFAULT.filled(OwnThresholds(0.3, None, 0.6))
+    rows = [
         (0.2999, "negative", "negative"),
         (0.3, "dropped", "dropped"),
         (0.5999, "dropped", "dropped"),
@@ -126,19 +117,12 @@ def test_positive_aware_takes_95_percent_of_the_best_positive():
         (0.8999, "dropped", "positive"),
         (0.9, "positive", "positive"),
         (None, "dropped", "dropped"),
-    ],
-)
-def test_a_judge_at_its_very_thresholds(answer, probability, role, with_answer):
-    thresholds = DEFAULT.filled(OwnThresholds(0.3, 0.9, 0.6))
-    found, _ = machine_role("judge", PassageEvidence(answer=answer, probability=probability), thresholds)
-    assert found == (with_answer if answer else role)
-    only_with_answer = DEFAULT.filled(OwnThresholds(0.3, None, 0.6))
-    if not answer:
+    ]
+    for probability, role, with_answer in rows:
+        for answer, expected in ((True, with_answer), (False, role), (None, role)):
+            found, _ = machine_role("judge", PassageEvidence(answer=answer, probability=probability), thresholds)
+            assert found == expected, (probability, answer)
         assert machine_role("judge", PassageEvidence(probability=probability), only_with_answer)[0] != "positive"
-
-
-def test_a_drawn_passage_without_a_score_stays_a_negative_for_the_judge():
-    assert machine_role("judge", PassageEvidence(easy=True), DEFAULT) == ("negative", denoising.DRAWN)
 
 
 def test_a_margin_is_the_same_wherever_the_scores_lie():
@@ -146,12 +130,8 @@ def test_a_margin_is_the_same_wherever_the_scores_lie():
     thresholds = Thresholds(margin=2.0)
     for moved in (0.0, -100.0, 80.0):
         bar = score_ceiling([moved + 5.0], thresholds)
-        assert [
-            machine_role("positive_aware", PassageEvidence(score=moved + s), thresholds, bar)[0] for s in (2.9, 3.1)
-        ] == [
-            "negative",
-            "dropped",
-        ]
+        for score, role in ((2.9, "negative"), (3.1, "dropped")):
+            assert machine_role("positive_aware", PassageEvidence(score=moved + score), thresholds, bar)[0] == role
 
 
 @pytest.mark.parametrize("positive, ceiling", [(0.8, 0.76), (-0.2, -0.21), (0.0, 0.0)])
@@ -174,22 +154,13 @@ def test_positive_aware_is_refused_on_raw_and_on_uncalibrated_scores():
     check_scale(Thresholds(margin=0.0), None)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"keep_below": -0.1},
-        {"keep_below": 0.95},
-        {"propose_above": 1.1},
-        {"share": 0.0},
-        {"share": 1.5},
-        {"margin": -1.0},
-        {"margin": float("nan")},
-        {"related": "keep"},
-    ],
-)
-def test_thresholds_out_of_range_are_refused(wrong):
+@pytest.mark.parametrize("name, wrong", [
+    ("keep_below", -0.1), ("keep_below", 0.95), ("propose_above", 1.1), ("share", 0.0), ("share", 1.5), ("margin", -1.0),
+    ("margin", float("nan")), ("related", "keep"),
+])  # fmt: skip
+def test_thresholds_out_of_range_are_refused(name, wrong):
     with pytest.raises(BadInput):
-        Thresholds(**wrong).check()
+        Thresholds(**{name: wrong}).check()
 
 
 @pytest.mark.parametrize(
@@ -208,8 +179,7 @@ def test_what_people_say_becomes_of_a_passage(label, related, role):
 
 
 @pytest.mark.parametrize("base", DENOISING.names())
-@pytest.mark.parametrize("probability", [0.01, 0.5, 0.99])
-@pytest.mark.parametrize("answer", [True, False])
+@pytest.mark.parametrize("probability, answer", [(0.01, True), (0.99, False)])
 def test_people_overrule_every_machine(base, probability, answer):
     """With +labels a person's label overrides the policy, for mined passages and for gold."""
     labels = {1: "positive", 2: "negative", 3: "related", 4: "unsure", 5: "open", 9: "positive", 8: "negative"}
@@ -244,30 +214,22 @@ def test_people_overrule_every_machine(base, probability, answer):
 def test_a_positive_is_never_a_negative():
     assert roles(evidence(mined(0, 1), labels={1: "positive"}), "labels") == {0: "positive", 1: "positive"}
     assert roles(evidence(mined(0, 1, 2), gold=(), distant=1)) == {1: "positive", 0: "negative", 2: "negative"}
-    assert roles(evidence(mined(0, 1, 2), gold=(), distant=1, unused=frozenset({2}))) == {
-        1: "positive",
-        0: "negative",
-        2: "dropped",
-    }
+    unused = roles(evidence(mined(0, 1, 2), gold=(), distant=1, unused=frozenset({2})))
+    assert unused == {1: "positive", 0: "negative", 2: "dropped"}
 
 
 def test_a_pseudo_positive_is_proposed_or_taken():
     found = evidence(mined(1, 2), gold=(), probabilities={1: 0.95, 2: 0.05})
     assert assemble("q", found, policy_named("cross_encoder"), DEFAULT, False) == ([], NO_POSITIVE)
     assert roles(found, "cross_encoder", pseudo=True) == {1: "positive", 2: "negative"}
-    assert roles(evidence(mined(1, 2), probabilities={1: 0.95, 2: 0.05}), "cross_encoder") == {
-        0: "positive",
-        1: "dropped",
-        2: "negative",
-    }
+    with_gold = roles(evidence(mined(1, 2), probabilities={1: 0.95, 2: 0.05}), "cross_encoder")
+    assert with_gold == {0: "positive", 1: "dropped", 2: "negative"}
 
 
 def test_a_question_whose_gold_is_denied_or_in_dispute_cannot_train():
     for label in ("negative", "open", "unsure", "related"):
-        assert assemble("q", evidence(mined(1), labels={0: label}), policy_named("labels"), DEFAULT, False) == (
-            [],
-            DENIED,
-        )
+        made = assemble("q", evidence(mined(1), labels={0: label}), policy_named("labels"), DEFAULT, False)
+        assert made == ([], DENIED)
     assert roles(evidence(mined(1), labels={0: "open", 1: "positive"}), "labels") == {1: "positive", 0: "dropped"}
 
 
