@@ -68,23 +68,17 @@ def as_tensors(start, end, relevance, lengths, groups, spans):
     return (*(torch.tensor(each, dtype=torch.float32) for each in (start, end, relevance)), real, places, positions)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_the_loss_is_the_papers(seed):
-    batch = drawn_batch(np.random.default_rng(seed))
-    assert reader_loss(*as_tensors(*batch)).item() == pytest.approx(by_the_paper(*batch), rel=1e-5)
+def test_the_loss_is_the_papers():
+    for seed in range(3):
+        batch = drawn_batch(np.random.default_rng(seed))
+        assert reader_loss(*as_tensors(*batch)).item() == pytest.approx(by_the_paper(*batch), rel=1e-5), seed
 
 
 def test_the_loss_by_hand():
     """Two passages of equal relevance: ln 2. All of 4 tokens alike and two spans of the answer: -ln (2 / 16)."""
-    zeros = torch.zeros(2, 4)
-    loss = reader_loss(
-        zeros,
-        zeros,
-        torch.zeros(2),
-        torch.ones(2, 4, dtype=torch.bool),
-        torch.tensor([[0, 1]]),
-        torch.tensor([[[0, 1], [3, 3]]]),
-    )
+    zeros, real = torch.zeros(2, 4), torch.ones(2, 4, dtype=torch.bool)
+    spans = torch.tensor([[[0, 1], [3, 3]]])
+    loss = reader_loss(zeros, zeros, torch.zeros(2), real, torch.tensor([[0, 1]]), spans)
     assert loss.item() == pytest.approx(math.log(2) + math.log(8))
 
 
@@ -106,9 +100,7 @@ def test_the_best_span_by_brute_force():
     generator = np.random.default_rng(0)
     for _ in range(60):
         width, longest = int(generator.integers(2, 14)), int(generator.integers(1, 12))
-        start, end = (
-            np.round(generator.normal(size=(5, width)), 1).astype(np.float32) for _ in range(2)
-        )  # some sums are equal
+        start, end = np.round(generator.normal(size=(2, 5, width)), 1).astype(np.float32)  # some sums are equal
         low, high = np.sort(generator.integers(0, width + 1, (5, 2)), axis=1).T
         readable = (np.arange(width) >= low[:, None]) & (np.arange(width) < high[:, None])
         s, t, score = (each.numpy() for each in best_spans(*map(torch.tensor, (start, end, readable)), longest))
@@ -121,15 +113,7 @@ def test_the_best_span_by_brute_force():
             assert (s[row], t[row]) == best and score[row] == start[row, best[0]] + end[row, best[1]]
 
 
-QUESTIONS = [
-    "Where was Arve Aurset0 born?",
-    "In which town did the miner live?",
-    "Who was the sailor of Narvik?",
-    "Where?",
-]
-
-
-@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("question", ["In which town did the miner live?", "Where?"])
 def test_the_predicted_span_is_that_of_transformers(folder, question):
     """`DPRReader` and its tokenizer's `decode_best_spans` on the same weights, 30 passages in one batch.
 
@@ -162,12 +146,10 @@ def test_the_predicted_span_is_that_of_transformers(folder, question):
         assert ours.scores[span.doc_id] == pytest.approx(float(span.span_score), abs=1e-4)
         assert ours.relevance[span.doc_id] == pytest.approx(float(span.relevance_score), abs=1e-4)
         low, high = ours.spans[span.doc_id]
-        assert passages[span.doc_id].text[low:high].lower().replace(" ", "") == span.text.replace("##", "").replace(
-            " ", ""
-        )
-        assert ours.probabilities[span.doc_id] == pytest.approx(
-            np.exp(float(span.span_score) - sum(norms[span.doc_id])), rel=1e-3
-        )
+        text = span.text.replace("##", "").replace(" ", "")
+        assert passages[span.doc_id].text[low:high].lower().replace(" ", "") == text
+        probability = np.exp(float(span.span_score) - sum(norms[span.doc_id]))
+        assert ours.probabilities[span.doc_id] == pytest.approx(probability, rel=1e-3)
     assert select_answer(ours.relevance[None], ours.scores[None], 30)[0] == theirs[0].doc_id
     for k in (1, 5, 12):
         first = next(span for span in theirs if span.doc_id < k)
@@ -238,30 +220,20 @@ def test_exact_match_and_f1_are_an_independent_scorers():
         expected = max(bool(_compute_exact_match_score(prediction, answer)) for answer in answers)
         matches += expected
         assert exact_match(prediction, answers) == expected, (prediction, answers)
-        assert f1(prediction, answers) == pytest.approx(
-            max(float(_compute_f1_score(prediction, answer)) for answer in answers), abs=1e-6
-        )
+        expected = max(float(_compute_f1_score(prediction, answer)) for answer in answers)
+        assert f1(prediction, answers) == pytest.approx(expected, abs=1e-6)
     assert 500 < matches < 2700
 
 
 def test_answers_by_hand():
-    assert (
-        exact_match("The  Beatles!", ["beatles"])
-        and not exact_match("Beatles band", ["beatles"])
-        and not exact_match("x", [])
-    )
+    assert exact_match("The  Beatles!", ["beatles"])
+    assert not exact_match("Beatles band", ["beatles"]) and not exact_match("x", [])
     assert f1("the Beatles band", ["Beatles"]) == pytest.approx(2 / 3) and f1("x", []) == 0.0
     patterns = (r"19\d\d", r"(unfinished")
-    assert [score_prediction(said, patterns, True)[0] for said in ("1984", "1984 it was", "in 1984", None)] == [
-        True,
-        True,
-        False,
-        False,
-    ]
-    assert score_prediction(None, ("1984",)) == (False, 0.0) and score_prediction("in 1984", ("1984",)) == (
-        False,
-        pytest.approx(2 / 3),
-    )
+    found = [score_prediction(said, patterns, True)[0] for said in ("1984", "1984 it was", "in 1984", None)]
+    assert found == [True, True, False, False]
+    assert score_prediction(None, ("1984",)) == (False, 0.0)
+    assert score_prediction("in 1984", ("1984",)) == (False, pytest.approx(2 / 3))
 
 
 def test_a_start_is_any_bert(folder, tmp_path):

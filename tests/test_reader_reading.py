@@ -57,12 +57,8 @@ def test_every_answer_at_every_k_is_kept(study, reader):
     """Each prediction is the best span of the passage of the highest relevance among the first k, as the reader itself
     says."""
     reading = read(study, "dev", reader, ks=[1, 2, 5], device="cpu")
-    assert (reading.reader, reading.depth, reading.ks, list(readings_of(reading.run))) == (
-        "tiny",
-        5,
-        [1, 2, 5],
-        ["tiny"],
-    )
+    assert (reading.reader, reading.depth, reading.ks) == ("tiny", 5, [1, 2, 5])
+    assert list(readings_of(reading.run)) == ["tiny"]
     alone = Reader(load_reader(reader), "cpu", batch=3)
     for line, question, ordinals in zip(
         predictions(reading), study.questions.with_ids(reading.run.question_ids), reading.run.hits.ordinals, strict=True
@@ -73,22 +69,16 @@ def test_every_answer_at_every_k_is_kept(study, reader):
         for said in line["predictions"]:
             best = int(np.argmax(found.relevance[: said["k"]]))
             low, high = said["span"]
-            assert (said["rank"], said["passage"], [low, high]) == (
-                best + 1,
-                passages[best].id,
-                found.spans[best].tolist(),
-            )
+            assert (said["rank"], said["passage"]) == (best + 1, passages[best].id)
+            assert [low, high] == found.spans[best].tolist()
             assert said["answer"] == passages[best].text[low:high] != ""
             weights = np.exp(found.relevance[: said["k"]].astype(float))
             assert said["selected"] == pytest.approx(weights[best] / weights.sum(), rel=1e-3)
             assert said["score"] == pytest.approx(float(found.scores[best]), abs=1e-4)
             assert said["probability"] == pytest.approx(float(found.probabilities[best]), rel=1e-3)
     manifest = json.loads((reading.folder / "manifest.json").read_text())
-    assert (
-        manifest["reader_hash"] == load_reader(reader).hash
-        and manifest["seconds_per_question"] > 0
-        and len(manifest["run_hash"]) == 64
-    )
+    assert manifest["reader_hash"] == load_reader(reader).hash
+    assert manifest["seconds_per_question"] > 0 and len(manifest["run_hash"]) == 64
 
 
 def test_what_was_read_is_not_read_again(study, reader, monkeypatch):
@@ -98,14 +88,8 @@ def test_what_was_read_is_not_read_again(study, reader, monkeypatch):
     monkeypatch.undo()
     deeper = read(study, "dev", reader, ks=[1, 4], device="cpu")
     assert deeper.depth == 4 and np.allclose(deeper.scores[:, :3], first.scores[:, :3], atol=1e-5)
-    write_run(
-        study,
-        "dev",
-        deeper.run.question_ids,
-        Hits(deeper.run.hits.ordinals[:, ::-1].copy(), deeper.run.hits.scores),
-        {"retriever": "x"},
-        replace=True,
-    )
+    turned = Hits(deeper.run.hits.ordinals[:, ::-1].copy(), deeper.run.hits.scores)
+    write_run(study, "dev", deeper.run.question_ids, turned, {"retriever": "x"}, replace=True)
     with pytest.raises(Missing, match="has not read run 'dev'"):
         Reading.open(study, "dev", "tiny")
 
@@ -120,13 +104,8 @@ def many(study, questions=QUESTIONS_PER_SHARD * 2 + 5):
     ]
     study.questions.add(copies)
     rows = [i % len(asked) for i in range(questions)]
-    return write_run(
-        study,
-        "many",
-        [q.id for q in copies],
-        Hits(train.hits.ordinals[rows], train.hits.scores[rows]),
-        {"retriever": "x"},
-    )
+    hits = Hits(train.hits.ordinals[rows], train.hits.scores[rows])
+    return write_run(study, "many", [q.id for q in copies], hits, {"retriever": "x"})
 
 
 def test_killed_it_goes_on_and_ends_the_same(study, reader, tmp_path):
@@ -164,54 +143,30 @@ def test_it_is_a_job_that_can_be_cancelled(study, reader):
 def hand_made(exact, relations=None, splits=None, run="r"):
     """Four questions with known outcomes at 1 and 5."""
     n = len(exact[1])
+    relations, splits = relations or [None] * n, splits or ["dev"] * n
     questions = [
-        Question(
-            f"q{i}",
-            f"what is {i}?",
-            ("x",),
-            (relations or [None] * n)[i],
-            frequency=i,
-            split=(splits or ["dev"] * n)[i],
-        )
-        for i in range(n)
+        Question(f"q{i}", f"what is {i}?", ("x",), relations[i], frequency=i, split=splits[i]) for i in range(n)
     ]
     arrays = {k: np.array(values, bool) for k, values in exact.items()}
-    return MeasuredReading(
-        run,
-        "tiny",
-        questions,
-        {k: ["x"] * n for k in arrays},
-        arrays,
-        {k: v.astype(float) for k, v in arrays.items()},
-        arrays,
-        0,
-    )
+    f1 = {k: values.astype(float) for k, values in arrays.items()}
+    return MeasuredReading(run, "tiny", questions, {k: ["x"] * n for k in arrays}, arrays, f1, arrays, 0)
 
 
 def test_figures_by_hand():
     made = hand_made({1: [1, 0, 0, 0], 5: [1, 1, 0, 0]}, ["P19", "P19", "P20", None])
     (whole,) = answer_rows(made)
     assert (whole.n, whole.exact[5].value, whole.exact[5]) == (4, 0.5, proportion(np.array([1, 1, 0, 0])))
-    assert {row.group: (row.n, row.exact[5].value) for row in answer_rows(made, "relation")} == {
-        "P19": (2, 1.0),
-        "P20": (1, 0.0),
-    }
+    by_relation = {row.group: (row.n, row.exact[5].value) for row in answer_rows(made, "relation")}
+    assert by_relation == {"P19": (2, 1.0), "P20": (1, 0.0)}
     assert [row.group for row in answer_rows(made, "bucket")] == ["<=1 mentions", "2-3 mentions"]
     assert macro_exact(made)[5].value == 0.5 and macro_exact(hand_made({1: [1, 0]})) == {}
     other = hand_made({1: [0, 1, 1, 1], 5: [0, 1, 1, 1]}, ["P19", "P19", "P20", None])
     both = compare_readings(made, other, 5)["all"]
-    assert (both.n, both.estimate_a.value, both.estimate_b.value, both.difference.only_a, both.difference.only_b) == (
-        4,
-        0.5,
-        0.75,
-        1,
-        2,
-    )
+    assert (both.n, both.estimate_a.value, both.estimate_b.value) == (4, 0.5, 0.75)
+    assert (both.difference.only_a, both.difference.only_b) == (1, 2)
     groups = compare_readings(made, other, 5, "relation", kept_ids={"q0", "q2"})
-    assert {name: (each.n, each.difference.estimate.value) for name, each in groups.items()} == {
-        "P19": (1, 1.0),
-        "P20": (1, -1.0),
-    }
+    found = {name: (each.n, each.difference.estimate.value) for name, each in groups.items()}
+    assert found == {"P19": (1, 1.0), "P20": (1, -1.0)}
     assert groups["P19"].difference.p_adjusted is not None
     assert compare_readings(made, hand_made({1: [], 5: []}), 5) == {}
 
@@ -235,13 +190,8 @@ def test_measuring_is_scoring_what_was_said(study, reader):
 
 def test_what_cannot_be_read_is_one_line(study, reader, tmp_path):
     ids = study.run("dev").question_ids
-    write_run(
-        study,
-        "none",
-        ids,
-        Hits(np.full((len(ids), 4), -1, np.int32), np.full((len(ids), 4), -np.inf, np.float32)),
-        {"retriever": "x"},
-    )
+    nothing = Hits(np.full((len(ids), 4), -1, np.int32), np.full((len(ids), 4), -np.inf, np.float32))
+    write_run(study, "none", ids, nothing, {"retriever": "x"})
     for run, ks, reason in (("none", None, "run 'none' has no hits: there is nothing to read"), ("dev", [1, 7], "k must be from 1 to 6, not 7"),
                             ("dev", [0], "k must be from 1 to 6")):  # fmt: skip
         with pytest.raises(Refused, match=reason):
@@ -264,74 +214,28 @@ def test_short_rows_are_read_as_far_as_they_go(study, reader):
     write_run(study, "short", run.question_ids, Hits(ordinals, scores), {"retriever": "x"})
     reading = read(study, "short", reader, ks=[1, 6], device="cpu")
     lines = predictions(reading)
-    assert (
-        lines[0]["predictions"] == [{"k": 1, "answer": None}, {"k": 6, "answer": None}]
-        and lines[1]["predictions"][1]["rank"] <= 2
-    )
+    assert lines[0]["predictions"] == [{"k": 1, "answer": None}, {"k": 6, "answer": None}]
+    assert lines[1]["predictions"][1]["rank"] <= 2
     assert not measure_reading(study, reading).exact[6][0]
 
 
-def invoke(study, *words):
+def invoke(study, words):
     os.environ["HF_HUB_OFFLINE"] = "1"
-    return CliRunner().invoke(app, [*words, "--study", str(study.folder)], catch_exceptions=False)
+    return CliRunner().invoke(app, [*words.split(), "--study", str(study.folder)], catch_exceptions=False)
 
 
 def test_the_commands(study, reader):
-    from tests.readers import QUICK
-
-    trained = invoke(
-        study,
-        "train",
-        "reader",
-        "own",
-        "--run",
-        "train",
-        "--from",
-        reader,
-        "--steps",
-        "2",
-        "--passages",
-        "3",
-        "--batch",
-        "4",
-        "--held-out",
-        str(QUICK["held_out"]),
-        "--tokens",
-        "64",
-        "--device",
-        "cpu",
-    )
-    assert (
-        "Trained own on 20 questions: 2 steps" in trained.output
-        and "Next: blindspot read --run RUN --reader own" in trained.output
-    )
+    short = "--steps 2 --passages 3 --batch 4 --held-out 4 --tokens 64 --device cpu"
+    trained = invoke(study, f"train reader own --run train --from {reader} {short}")
+    assert "Trained own on 20 questions: 2 steps" in trained.output
     shutil.copytree(study.folder / "runs" / "dev", study.folder / "runs" / "other")
-    said = invoke(
-        study,
-        "read",
-        "--run",
-        "other",
-        "--reader",
-        "own",
-        "--k",
-        "1,3",
-        "--tune-on",
-        "dev",
-        "--by",
-        "relation",
-        "--device",
-        "cpu",
-    )
-    assert (
-        "exact match" in said.output and "P19" in said.output and "is best on the dev questions of dev" in said.output
-    )
-    told = json.loads(invoke(study, "read", "--run", "dev", "--reader", "own", "--by", "bucket", "--json").stdout)
+    said = invoke(study, "read --run other --reader own --k 1,3 --tune-on dev --by relation --device cpu").output
+    assert "exact match" in said and "P19" in said and "is best on the dev questions of dev" in said
+    told = json.loads(invoke(study, "read --run dev --reader own --by bucket --json").stdout)
     made = measure_reading(study, Reading.open(study, "dev", "own"))
     assert told["n"] == len(made.questions) and told["k"]["5"]["exact_match"]["value"] == made.exact[5].mean()
-    assert (
-        told["k"]["1"]["f1"]["value"] == pytest.approx(made.f1[1].mean())
-        and sum(each["n"] for each in told["groups"].values()) == told["n"]
-    )
+    assert told["k"]["1"]["f1"]["value"] == pytest.approx(made.f1[1].mean())
+    assert sum(each["n"] for each in told["groups"].values()) == told["n"]
     with pytest.raises(Refused, match="run 'train' has no dev question"):
-        invoke(study, "read", "--run", "dev", "--reader", "own", "--tune-on", "train")
-    assert invoke(study, "read", "--run", "dev", "--reader", "own", "--k", "many").exit_code == 2
+        invoke(study, "read --run dev --reader own --tune-on train")
+    assert invoke(study, "read --run dev --reader own --k many").exit_code == 2

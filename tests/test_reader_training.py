@@ -15,7 +15,7 @@ from blindspot.backend.core.manifest import read_json
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.reader.examples import MAY_NOT_TRAIN, NEGATIVE, NEITHER, POSITIVE, RunExamples
 from blindspot.backend.reader.loss import reader_loss
-from blindspot.backend.reader.model import load_reader, start_reader
+from blindspot.backend.reader.model import load_reader, reader_logits, start_reader
 from blindspot.backend.reader.reader import Reader
 from blindspot.backend.reader.trainer import ReaderCollator, measure
 from blindspot.backend.reader.training import train_reader
@@ -47,17 +47,8 @@ def study(tmp_path):
 
 
 def quick(study, name, bert, progress=None, restart=False, replace=False, run="train", **settings):
-    return train_reader(
-        study,
-        name,
-        run,
-        QUICK | settings,
-        start=bert,
-        device="cpu",
-        replace=replace,
-        restart=restart,
-        progress=progress,
-    )
+    more = {"replace": replace, "restart": restart, "progress": progress}
+    return train_reader(study, name, run, QUICK | settings, start=bert, device="cpu", **more)
 
 
 def test_it_learns_to_answer_and_is_an_ordinary_folder(study, tmp_path):
@@ -66,17 +57,8 @@ def test_it_learns_to_answer_and_is_an_ordinary_folder(study, tmp_path):
     tiny_bert(tmp_path / "bert", width=64)
     path = tmp_path / "bert" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | config))
-    made = quick(
-        study,
-        "r",
-        str(tmp_path / "bert"),
-        steps=120,
-        evaluate_every=60,
-        learning_rate=2e-3,
-        batch=8,
-        tokens=96,
-        held_out=0,
-    )
+    settings = {"steps": 120, "evaluate_every": 60, "learning_rate": 2e-3, "batch": 8, "tokens": 96, "held_out": 0}
+    made = quick(study, "r", str(tmp_path / "bert"), **settings)
     examples = RunExamples(study, study.run("train"))
     every = [examples[number] for number in range(len(examples))]
     before = measure(Reader(start_reader(str(tmp_path / "bert"), tokens=96), "cpu"), every, 6)
@@ -85,12 +67,8 @@ def test_it_learns_to_answer_and_is_an_ordinary_folder(study, tmp_path):
     losses = [line["loss"] for line in read_log(study, "r") if "loss" in line]
     assert np.mean(losses[-5:]) < np.mean(losses[:5]) / 3
     about = read_json(Path(made.folder) / "training.json")
-    assert (about["kind"], about["run"], about["questions"], about["settings"]["tokens"]) == (
-        "reader",
-        "train",
-        len(every),
-        96,
-    )
+    assert (about["kind"], about["run"], about["questions"]) == ("reader", "train", len(every))
+    assert about["settings"]["tokens"] == 96
     files = {p.suffix for p in Path(made.folder).iterdir()}
     assert files == {".json", ".jsonl", ".safetensors"}
     anywhere, ours = transformers.DPRReader.from_pretrained(made.folder), load_reader(made.folder)
@@ -147,15 +125,9 @@ def test_the_batch_is_loss_ready(study, bert):
         assert said and {word.replace(" ", "") for word in said} == {each.example.answers[0].lower()}
 
     def loss(some):
-        from blindspot.backend.reader.model import reader_logits
-
         made = collator(some)
-        return reader_loss(
-            *reader_logits(model.network.eval(), made["input_ids"], made["real"]),
-            made["real"],
-            made["places"],
-            made["spans"],
-        ).item()
+        logits = reader_logits(model.network.eval(), made["input_ids"], made["real"])
+        return reader_loss(*logits, made["real"], made["places"], made["spans"]).item()
 
     assert loss(drawn) == pytest.approx(np.mean([loss([each]) for each in drawn]), rel=1e-5)
 
@@ -164,18 +136,13 @@ def test_roles_follow_answers_people_and_leaks(study):
     run = study.run("train")
     examples = RunExamples(study, run)
     first = examples[0]
-    assert [role for role in first.roles if role == POSITIVE] == [POSITIVE] and first.positives[
-        0
-    ].title in first.question
+    assert first.roles.count(POSITIVE) == 1 and first.positives[0].title in first.question
     People(study.labels_path).add("Ann")
     choices = (Choice(first.positives[0].id, "negative"), Choice(first.hard_negatives()[0].id, "positive"))
     Labels(study.labels_path, passages=study.corpus.ordinals).add("Ann", LabelEvent("g", "label", first.id, choices))
     changed = RunExamples(study, run)
-    assert (
-        changed.digest != examples.digest
-        and len(changed) == len(examples) - 1
-        and first.id not in {changed[i].id for i in range(len(changed))}
-    )
+    assert changed.digest != examples.digest and len(changed) == len(examples) - 1
+    assert first.id not in {changed[i].id for i in range(len(changed))}
     second = examples[1]
     wrong = Choice(second.hard_negatives()[0].id, "positive")
     Labels(study.labels_path, passages=study.corpus.ordinals).add("Ann", LabelEvent("h", "label", second.id, (wrong,)))
@@ -185,43 +152,28 @@ def test_roles_follow_answers_people_and_leaks(study):
 
 
 def test_nothing_to_train_on_is_one_line(study, bert):
-    with pytest.raises(
-        Refused, match=f"no question of run 'dev' has a positive passage .*: {MAY_NOT_TRAIN}.*--split train"
-    ):
+    with pytest.raises(Refused, match=f"no question of run 'dev' has .*: {MAY_NOT_TRAIN}.*--split train"):
         quick(study, "r", bert, run="dev")
     ids = study.run("train").question_ids
-    write_run(
-        study,
-        "none",
-        ids,
-        Hits(np.full((len(ids), 4), -1, np.int32), np.full((len(ids), 4), -np.inf, np.float32)),
-        {"retriever": "x"},
-    )
-    with pytest.raises(
-        Refused, match="no question of run 'none' has a positive passage .*no passage in the top 100 contains an answer"
-    ):
+    nothing = Hits(np.full((len(ids), 4), -1, np.int32), np.full((len(ids), 4), -np.inf, np.float32))
+    write_run(study, "none", ids, nothing, {"retriever": "x"})
+    with pytest.raises(Refused, match="no question of run 'none' .*no passage in the top 100 contains an answer"):
         quick(study, "r", bert, run="none")
     assert not study.path("models", "r").exists()
 
 
-@pytest.mark.parametrize(
-    ("settings", "reason"),
-    [
+def test_what_cannot_learn_is_refused(study, bert):
+    rows = [
         ({"passages": 1}, "passages must be a whole number of at least 2, not 1"),
         ({"batch": 0}, "batch must be a whole number of at least 1, not 0"),
         ({"tokens": 3}, "tokens must be a whole number of at least 16, not 3"),
         ({"layers": 9}, "layers must be between 1 and 2"),
-        # fmt: skip
         ({"warmup": 2.0}, "warmup must be a number of at least 0 and below 1, not 2.0"),
         ({"precision": "half"}, "precision must be one of"),
-    ],
-)
-def test_what_cannot_learn_is_refused(study, bert, settings, reason):
-    with pytest.raises((Refused, BadInput), match=reason):
-        quick(study, "r", bert, **settings)
-
-
-def test_in_bfloat16_it_trains_too(study, bert):
+    ]
+    for settings, reason in rows:
+        with pytest.raises((Refused, BadInput), match=reason):
+            quick(study, "r", bert, **settings)
     made = quick(study, "r", bert, steps=2, precision="bfloat16", held_out=2)
     assert {weight.dtype for weight in load_reader(made.folder).network.state_dict().values()} == {torch.float32}
     assert all(np.isfinite(line["loss"]) for line in read_log(study, "r") if "loss" in line)

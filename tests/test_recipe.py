@@ -12,7 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
+from typer.testing import CliRunner
 
+from blindspot.app.commands.train import rocketqa
 from blindspot.backend.core.manifest import read_json
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
@@ -25,33 +28,16 @@ from blindspot.backend.training_sets.builder import build
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.people import People
+from blindspot.db.records import Question
 from tests.indexes import bm25_of
 from tests.studies import births, copied, make_study, people, tiny_bert
 from tests.training_studies import say
 
 pytest.importorskip("accelerate", reason="training needs accelerate")
 
-DUAL = {
-    "batch": 8,
-    "mini_batch": None,
-    "steps": 3,
-    "evaluate_every": 3,
-    "held_out": 4,
-    "pool": 20,
-    "question_tokens": 24,
-    "passage_tokens": 48,
-    "learning_rate": 1e-3,
-}
-CROSS = {
-    "batch": 4,
-    "negatives": 2,
-    "steps": 3,
-    "evaluate_every": 3,
-    "held_out": 4,
-    "pairs": 16,
-    "tokens": 64,
-    "learning_rate": 1e-3,
-}
+SHORT = {"steps": 3, "evaluate_every": 3, "held_out": 4, "learning_rate": 1e-3}
+DUAL = {**SHORT, "batch": 8, "mini_batch": None, "pool": 20, "question_tokens": 24, "passage_tokens": 48}
+CROSS = {**SHORT, "batch": 4, "negatives": 2, "pairs": 16, "tokens": 64}
 SETTINGS = {"depth": 20, "dual": DUAL, "cross": CROSS}
 
 
@@ -60,16 +46,7 @@ def questions():
     asked = births(passages, "train")
     dev = [dataclasses.replace(q, id=f"dev.{q.id}", split="dev") for q in asked[30:]]
     free = [
-        dataclasses.replace(
-            q,
-            id=f"free.{q.id}",
-            text=f"In which town was {q.subject} born?",
-            gold=(),
-            answers=(),
-            relation=None,
-            subject=None,
-            split="unlabelled",
-        )
+        Question(f"free.{q.id}", f"In which town was {q.subject} born?", dataset=q.dataset, split="unlabelled")
         for q in asked[20:30]
     ]
     return passages, [*asked[:20], *free, *dev]
@@ -93,6 +70,10 @@ def bare(tmp_path_factory):
     return study
 
 
+def train(study, progress=None):
+    return train_rocketqa(study, "rocket", "mined", "tiny", SETTINGS, "cpu", progress)
+
+
 def knows(judge, pairs, batch=32):
     """A confident and correct cross-encoder: only the article about the question's person scores high."""
     return np.array([0.95 if passage.title in question else 0.02 for question, passage in pairs])
@@ -113,9 +94,7 @@ def whole(bare, tmp_path_factory):
     seen = []
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(CrossEncoderScorer, "score", knows)
-        made = train_rocketqa(
-            study, "rocket", "mined", "tiny", SETTINGS, "cpu", lambda done, total, doing: seen.append(doing)
-        )
+        made = train(study, lambda done, total, doing: seen.append(doing))
     return study, made, seen, (first.id, others)
 
 
@@ -125,44 +104,32 @@ def test_the_four_steps(whole):
     assert made.runs == ["rocket-0-dev", "rocket-1-dev", "rocket-3-dev", "rocket-4-dev"]
     assert set(study.parts("training_sets")) == {"rocket-1", "rocket-2", "rocket-3", "rocket-4"}
     assert {path.name for path in study.folder.glob("models/rocket*")} == {
-        "rocket-1",
-        "rocket-2-judge",
-        "rocket-3",
-        "rocket-4",
+        f"rocket-{step}" for step in ("1", "2-judge", "3", "4")
     }
     report = read_json(study.folder / "recipes" / "rocket" / "report.json")
     assert list(report["runs"]) == made.runs
     assert all(set(run["k"]) == {"1", "5", "20"} and run["n"] == 10 for run in report["runs"].values())
     assert [doing for doing in seen if doing.startswith("step 2: ")][0] == "step 2: training set"
+    again = []
+    assert train(study, lambda *each: again.append(each)) == made and again == []
 
 
 def test_what_each_step_takes(whole):
     """The policies, questions, mined ranks and numbers of negatives of each step (RocketQA, section 3.4)."""
     study, _, _, _ = whole
     sets = {step: TrainingSet.open(study, f"rocket-{step}").manifest["request"] for step in (1, 2, 3, 4)}
-    assert [sets[step]["policy"] for step in sets] == [
-        "none",
-        "answer_match+labels",
-        "cross_encoder+labels",
-        "cross_encoder+labels",
-    ]
-    assert [sets[step]["runs"] for step in sets] == [
-        ["mined"],
-        ["rocket-1-train"],
-        ["rocket-1-train"],
-        ["rocket-1-train", "rocket-3-unlabelled"],
-    ]
+    policies = ["none", "answer_match+labels", "cross_encoder+labels", "cross_encoder+labels"]
+    assert [sets[step]["policy"] for step in sets] == policies
+    trained_on = ["rocket-1-train"]
+    runs = [["mined"], trained_on, trained_on, [*trained_on, "rocket-3-unlabelled"]]
+    assert [sets[step]["runs"] for step in sets] == runs
     assert [sets[step]["random"] for step in sets] == [0] * 4 and RecipeSettings(small=True).random_negatives == 80
-    assert sets[4]["questions"] == ["train", "unlabelled"] and sets[4]["positives"] == [
-        "gold",
-        "distant",
-        "cross_encoder",
-    ]
+    assert sets[4]["questions"] == ["train", "unlabelled"]
+    assert sets[4]["positives"] == ["gold", "distant", "cross_encoder"]
     trained = {step: read_json(study.folder / "models" / f"rocket-{step}" / "training.json") for step in (1, 3, 4)}
     assert [about["settings"]["hard_negatives"] for about in trained.values()] == [0, 1, 1]
-    assert {about["start"]["model"] for about in trained.values()} == {
-        study.settings.encoders["tiny"].model
-    }  # each from the same start
+    starts = {about["start"]["model"] for about in trained.values()}
+    assert starts == {study.settings.encoders["tiny"].model}
 
 
 def test_pseudo_labels_are_what_the_judge_is_sure_of(whole):
@@ -182,13 +149,10 @@ def test_pseudo_labels_are_what_the_judge_is_sure_of(whole):
 
 def test_the_judge_teaches_where_it_is_asked_to():
     taught = RecipeSettings.from_values({"small": True, "distil": 0.5})
-    assert "distil" not in taught.dual_settings(1, "judge") and "distil" not in RecipeSettings(
-        small=True
-    ).dual_settings(3, "judge")
-    assert all(
-        taught.dual_settings(step, "judge").items() >= {"distil": "judge", "distil_weight": 0.5}.items()
-        for step in (3, 4)
-    )
+    assert "distil" not in taught.dual_settings(1, "judge")
+    assert "distil" not in RecipeSettings(small=True).dual_settings(3, "judge")
+    for step in (3, 4):
+        assert taught.dual_settings(step, "judge").items() >= {"distil": "judge", "distil_weight": 0.5}.items()
     with pytest.raises(BadInput, match="distil must be a number of at least 0, not -1"):
         RecipeSettings.from_values({"distil": -1})
 
@@ -197,10 +161,7 @@ def test_an_unsure_judge_adds_nothing(bare, tmp_path):
     study = copied(bare, tmp_path / "s")
     build(study, "plain-4", ["mined"])
     why = Recipe(study, "plain", "mined", "tiny", RecipeSettings.from_values(SETTINGS), "cpu").why_nothing_to_teach()
-    assert (
-        why
-        == "the cross-encoder scored no passage of the 10 unlabelled questions above 0.9, so there is nothing to add"
-    )
+    assert "scored no passage of the 10 unlabelled questions above 0.9" in why
 
 
 def test_people_stand_over_the_cross_encoder(whole):
@@ -221,13 +182,6 @@ def test_the_state_names_every_stage_and_what_stays_fixed(whole):
     assert last == state["pinned"]["until"]
 
 
-def test_again_it_does_nothing_and_says_the_same(whole):
-    study, made, _, _ = whole
-    seen = []
-    assert train_rocketqa(study, "rocket", "mined", "tiny", SETTINGS, "cpu", lambda *each: seen.append(each)) == made
-    assert seen == []
-
-
 def test_other_settings_and_names_that_are_taken_are_refused(whole):
     study, _, _, _ = whole
     with pytest.raises(Refused, match="'rocket' was started with another settings"):
@@ -240,47 +194,25 @@ def test_other_settings_and_names_that_are_taken_are_refused(whole):
         (study.folder / "training_sets" / "other-3").rename(study.folder / "training_sets" / "rocket-1")
 
 
-@pytest.mark.parametrize(
-    "values, said",
-    [
+def test_settings_that_cannot_be():
+    rows = [
         ({"depht": 5}, "unknown setting depht; known: small, depth"),
         ({"dual": {"bach": 3}}, "unknown setting dual.bach; known: layers, batch"),
         ({"depth": 0}, "depth must be a whole number of at least 1, not 0"),
         ({"thresholds": [0.9, 0.1]}, "lower first"),
-    ],
-)
-def test_settings_that_cannot_be(values, said):
-    with pytest.raises(BadInput, match=said):
-        RecipeSettings.from_values(values)
+    ]
+    for values, said in rows:
+        with pytest.raises(BadInput, match=said):
+            RecipeSettings.from_values(values)
 
 
 def test_the_command(whole, monkeypatch):
-    import typer
-    from typer.testing import CliRunner
-
-    from blindspot.app.commands.train import rocketqa
-
-    monkeypatch.setattr(
-        RecipeSettings,
-        "from_values",
-        lambda values, of=RecipeSettings.from_values: of({**SETTINGS, "depth": values["depth"]}),
-    )
+    of = RecipeSettings.from_values
+    monkeypatch.setattr(RecipeSettings, "from_values", lambda values: of({**SETTINGS, "depth": values["depth"]}))
     app = typer.Typer()
     app.command()(rocketqa)
     study, made, _, _ = whole
-    words = [
-        "rocket",
-        "--run",
-        "mined",
-        "--start",
-        "tiny",
-        "--depth",
-        "20",
-        "--device",
-        "cpu",
-        "--study",
-        str(study.folder),
-    ]
+    words = f"rocket --run mined --start tiny --depth 20 --device cpu --study {study.folder}".split()
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     assert done.exit_code == 0 and all(run in done.output for run in made.runs) and "Success@" in done.output
     assert done.output.startswith(f"Recipe rocket: {made.seconds:,.0f} s in all.")
@@ -290,7 +222,7 @@ class Killed(BaseException):
     """Simulates the end of a process: nothing handles it."""
 
 
-def cut(study, monkeypatch, after, name="rocket"):
+def cut(study, monkeypatch, after):
     """Run the recipe until `after` stages are made, and stop before the last one is recorded."""
     count, finish = [], Recipe.finish
 
@@ -302,7 +234,7 @@ def cut(study, monkeypatch, after, name="rocket"):
 
     with monkeypatch.context() as patched, pytest.raises(Killed):
         patched.setattr(Recipe, "finish", stop)
-        train_rocketqa(study, name, "mined", "tiny", SETTINGS, "cpu")
+        train(study)
     return count
 
 
@@ -313,32 +245,23 @@ def test_it_goes_on_where_it_was_killed_and_says_that_nothing_is_unlabelled(bare
     first = cut(study, monkeypatch, 2)
     assert first == ["1 training set", "1 dual encoder"]
     weights = (study.folder / "models" / "rocket-1" / "training.json").read_bytes()
+    gone = copied(study, tmp_path / "gone")
+    for place in ("training_sets", "models"):
+        shutil.rmtree(gone.folder / place / "rocket-1")
+    with pytest.raises(Refused, match="the training set 'rocket-1', which this recipe made, is gone"):
+        train(gone)
     second = cut(study, monkeypatch, 4)
     assert second[0] == "1 dual encoder"  # made but not recorded: reused, not trained again
     assert (study.folder / "models" / "rocket-1" / "training.json").read_bytes() == weights
     seen = []
     monkeypatch.setattr(CrossEncoderScorer, "score", lambda self, pairs, **_: np.full(len(pairs), 0.5))  # never sure
-    made = train_rocketqa(
-        study, "rocket", "mined", "tiny", SETTINGS, "cpu", lambda done, total, doing: seen.append(doing)
-    )
+    made = train(study, lambda done, total, doing: seen.append(doing))
     assert "there are no unlabelled questions" in made.skipped[4]
     assert any(doing.startswith("step 4: left out: there are no unlabelled questions") for doing in seen)
-    assert (
-        len(made.notes) == 1
-        and "no passage of step 3 below 0.1, so step 3 had only people's hard negatives" in made.notes[0]
-    )
+    assert len(made.notes) == 1 and "no passage of step 3 below 0.1" in made.notes[0]
     assert made.runs == ["rocket-1-dev", "rocket-3-dev"] and "rocket-4" not in study.parts("training_sets")
     stages = read_json(study.folder / "recipes" / "rocket" / "state.json")["stages"]
     assert not [key for key in stages if key.startswith("4")] and all("seconds" in stage for stage in stages.values())
-
-
-def test_what_was_deleted_meanwhile_is_refused(bare, tmp_path, monkeypatch):
-    study = copied(bare, tmp_path / "s")
-    cut(study, monkeypatch, 2)
-    shutil.rmtree(study.folder / "training_sets" / "rocket-1")
-    shutil.rmtree(study.folder / "models" / "rocket-1")
-    with pytest.raises(Refused, match="the training set 'rocket-1', which this recipe made, is gone"):
-        train_rocketqa(study, "rocket", "mined", "tiny", SETTINGS, "cpu")
 
 
 def one_of_two(folder: str) -> None:
@@ -346,7 +269,7 @@ def one_of_two(folder: str) -> None:
     import torch
 
     torch.set_num_threads(1)
-    train_rocketqa(Study.open(folder), "rocket", "mined", "tiny", SETTINGS, "cpu")
+    train(Study.open(folder))
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from openapi_pydantic import OpenAPI
+from prometheus_client.parser import text_string_to_metric_families
 
 from blindspot.backend.core.manifest import file_sha256, read_manifest, write_manifest
 from blindspot.backend.retrieval.bm25 import BM25
@@ -27,12 +28,7 @@ from blindspot.db.records import Hits
 from tests.http_service import served
 
 URL = "http://localhost"
-QUESTIONS = [
-    "Where was Arve Aurset0 born?",
-    "Where was Arve Burset1 born?",
-    "a weaver from Oslo",
-    "who was raised by an aunt in Bodo",
-]
+QUESTIONS = ["Where was Arve Aurset0 born?", "Where was Arve Burset1 born?", "a weaver from Oslo", "an aunt in Bodo"]
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +42,6 @@ def client(indexed_study):
 
 def ask(client, retriever="bm25", questions=QUESTIONS, k=10, **more):
     return client.post("/search", json={"retriever": retriever, "questions": questions, "k": k, **more})
-
-
-def test_health_says_ready_once_all_is_loaded(client):
-    assert client.get("/health").json() == {"status": "ready", "failed": {}}
 
 
 @pytest.mark.parametrize("name", ["bm25", "tiny", "hybrid:tiny"])
@@ -66,19 +58,19 @@ def test_the_answer_is_the_retriever_s_own(client, indexed_study, name):
         np.testing.assert_allclose(scores, hits.scores[row][kept], rtol=1e-5)
     assert answer["corpus"] == indexed_study.corpus.digest and answer["k"] == 10
     parts = ["bm25", "tiny"] if name.startswith("hybrid") else [name]
-    assert answer["indexes"] == {
-        part: file_sha256(indexed_study.folder / "indexes" / part / "manifest.json") for part in parts
-    }
+    indexes = indexed_study.folder / "indexes"
+    assert answer["indexes"] == {part: file_sha256(indexes / part / "manifest.json") for part in parts}
 
 
 def test_the_retrievers_and_their_hashes(client, indexed_study):
     said = client.get("/retrievers").json()
     assert (said["passages"], said["corpus"]) == (60, indexed_study.corpus.digest)
     assert list(said["retrievers"]) == ["bm25", "tiny", "hybrid:tiny"]
+    assert client.get("/health").json() == {"status": "ready", "failed": {}}
     assert said["retrievers"]["hybrid:tiny"] == ask(client, "hybrid:tiny").json()["indexes"]
 
 
-@pytest.mark.parametrize("change, status, said", [
+WRONG = (
     ({"retriever": "other"}, 404, "unknown retriever 'other'; available: bm25, tiny, hybrid:tiny"),
     ({"retriever": "../../etc"}, 404, "unknown retriever"),
     ({"questions": []}, 422, "questions: List should have at least 1"),
@@ -91,50 +83,33 @@ def test_the_retrievers_and_their_hashes(client, indexed_study):
     ({"why": 1}, 422, "why: Extra inputs"),
     ({"corpus": "0" * 64}, 409, "another passage collection"),
     ({"indexes": {"bm25": "0" * 64}}, 409, "another index 'bm25'"),
-])  # fmt: skip
-def test_what_is_wrong_is_one_line(client, change, status, said):
-    answer = client.post("/search", json={"retriever": "bm25", "questions": ["Who?"], "k": 3, **change})
-    assert answer.status_code == status
-    assert list(answer.json()) == ["error"] and said in answer.json()["error"] and "\n" not in answer.json()["error"]
+)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "body, status",
-    [
-        (b"{", 422),
-        (b"[]", 422),
-        (b'{"retriever": "bm25", "questions": ["\\ud800"]}', 422),
-        (b" " * (1 << 20) + b"{}", 413),
-    ],
-)
-def test_bodies_that_are_no_request(client, body, status):
-    answer = client.post("/search", content=body, headers={"Content-Type": "application/json"})
-    assert answer.status_code == status and list(answer.json()) == ["error"]
-
-
-def test_an_unknown_page_and_method(client):
+def test_what_is_wrong_is_one_line(client):
+    for change, status, said in WRONG:
+        answer = client.post("/search", json={"retriever": "bm25", "questions": ["Who?"], "k": 3, **change})
+        assert answer.status_code == status and list(answer.json()) == ["error"], change
+        assert said in answer.json()["error"] and "\n" not in answer.json()["error"], change
+    no_text = b'{"retriever": "bm25", "questions": ["\\ud800"]}'
+    for body, status in ((b"{", 422), (b"[]", 422), (no_text, 422), (b" " * (1 << 20) + b"{}", 413)):
+        answer = client.post("/search", content=body, headers={"Content-Type": "application/json"})
+        assert answer.status_code == status and list(answer.json()) == ["error"]
     assert client.get("/nowhere").json() == {"error": "Not Found"} and client.get("/search").status_code == 405
+    assert client.get("/retrievers", headers={"Host": "evil.example"}).status_code == 400, "as after DNS rebinding"
 
 
 def test_more_than_there_are_gives_what_there_is(client):
-    assert [len(row) for row in ask(client, "tiny", ["Oslo"], 2048).json()["ordinals"]] == [60]
+    answer = ask(client, "tiny", ["Oslo"], 2048)
+    assert [len(row) for row in answer.json()["ordinals"]] == [60]
+    json.loads(answer.text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert ask(client, "bm25", ["the of"], 5).json()["ordinals"] == [[]], "stop words alone find nothing"
-
-
-def test_a_page_under_another_name_is_refused(client):
-    """The requests of a browser after DNS rebinding: another site's name points to this machine."""
-    assert client.get("/retrievers", headers={"Host": "evil.example"}).status_code == 400
 
 
 def test_the_token_is_asked_for(indexed_study):
     with TestClient(make_api(Service(indexed_study, "cpu"), token="x" * 20, hosts=Hosts("0.0.0.0")), URL) as client:
-        for headers in (
-            {},
-            {"Authorization": "Bearer " + "y" * 20},
-            {"Authorization": "x" * 20},
-            {"Authorization": "Bearer é"},
-        ):
-            answer = client.get("/retrievers", headers={key: value.encode() for key, value in headers.items()})
+        for given in ("", "Bearer " + "y" * 20, "x" * 20, "Bearer é"):
+            answer = client.get("/retrievers", headers={"Authorization": given.encode()} if given else {})
             assert answer.status_code == 401 and "token" in answer.json()["error"]
             assert ask(client).status_code == client.get("/metrics").status_code == 401
         assert client.get("/retrievers", headers={"Authorization": "Bearer " + "x" * 20}).status_code == 200
@@ -162,29 +137,13 @@ def test_metrics_count_what_was_asked(client):
     before = read(name)
     ask(client)
     assert read(name) == before + len(QUESTIONS)
-    assert read('blindspot_answer_seconds_bucket{le="+Inf",retriever="bm25"}') == read(
-        'blindspot_answer_seconds_count{retriever="bm25"}'
-    )
-    assert read("blindspot_ready") == 1
-
-
-def test_metrics_are_read_by_prometheus_own_parser(client):
-    from prometheus_client.parser import text_string_to_metric_families
-
-    ask(client)
+    every = read('blindspot_answer_seconds_bucket{le="+Inf",retriever="bm25"}')
+    assert every == read('blindspot_answer_seconds_count{retriever="bm25"}') and read("blindspot_ready") == 1
     families = {family.name: family for family in text_string_to_metric_families(client.get("/metrics").text)}
-    assert (
-        families["blindspot_questions"].type == "counter" and families["blindspot_answer_seconds"].type == "histogram"
-    )
+    assert families["blindspot_questions"].type == "counter"
+    assert families["blindspot_answer_seconds"].type == "histogram"
     for name in ("blindspot_ready", "blindspot_waiting_requests", "process_resident_memory_bytes"):
         assert families[name].type == "gauge" and families[name].documentation
-    buckets = [
-        (float(sample.labels["le"]), sample.value)
-        for sample in families["blindspot_search_seconds"].samples
-        if sample.name.endswith("_bucket") and sample.labels["retriever"] == "bm25"
-    ]
-    assert buckets == sorted(buckets) and 0.15 in dict(buckets), "counts grow with the bound; the aim of 150 ms is one"
-    assert {sample.labels["thread"] for sample in families["blindspot_waiting_requests"].samples}
 
 
 class Slow:
@@ -292,10 +251,8 @@ def test_an_index_made_again_is_opened_again(own_indexed_study):
     write_manifest(folder, {**manifest, "made_by": "the test"})
     after = service.submit_search("hybrid:tiny", QUESTIONS, 5).result(60)
     assert after.indexes["tiny"] != before.indexes["tiny"] and after.indexes["bm25"] == before.indexes["bm25"]
-    assert (
-        service.submit_search("tiny", QUESTIONS, 60).result(60).hits.ordinals.tolist()
-        == Dense(study, "tiny", "cpu").search(QUESTIONS, 60).ordinals.tolist()
-    )
+    hits = service.submit_search("tiny", QUESTIONS, 60).result(60).hits
+    assert hits.ordinals.tolist() == Dense(study, "tiny", "cpu").search(QUESTIONS, 60).ordinals.tolist()
     shutil.rmtree(folder)
     with pytest.raises(Missing, match="unknown retriever 'tiny'"):
         service.submit_search("tiny", QUESTIONS, 5)
@@ -336,9 +293,7 @@ def test_a_real_server(indexed_study):
             Backend(url, "wrong").search(indexed_study, "bm25", QUESTIONS, 5)
     with pytest.raises(BlindspotError, match="does not answer"):
         backend.search(indexed_study, "bm25", QUESTIONS, 5)
-    assert list(backend.retrievers()) == ["bm25", "tiny", "hybrid:tiny"], (
-        "the last list, so that a page still shows what there was"
-    )
+    assert list(backend.retrievers()) == ["bm25", "tiny", "hybrid:tiny"], "the last list, for a page"
 
 
 def test_whom_the_app_asks(monkeypatch):
@@ -349,7 +304,3 @@ def test_whom_the_app_asks(monkeypatch):
         use_backend("there:8600")
     use_backend(None)
     assert configured_backend() is None and BACKEND not in os.environ
-
-
-def test_every_answer_is_json(client):
-    json.loads(ask(client, "tiny", ["Oslo"], 2000).text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))

@@ -7,7 +7,7 @@ import pytest
 
 from blindspot.backend.core.registry import Registry, instance_check
 from blindspot.backend.core.runs import write_run
-from blindspot.backend.data.leaks import BUCKET_LEAK, FACT_LEAK, TEXT_LEAK
+from blindspot.backend.data.leaks import BAD, BUCKET_LEAK, FACT_LEAK, TEXT_LEAK
 from blindspot.backend.judges.llm.judge import add_llm_judge
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.training_sets import denoising, spec
@@ -17,6 +17,8 @@ from blindspot.backend.training_sets.denoising import policy_names
 from blindspot.backend.training_sets.spec import TrainingSetSpec
 from blindspot.backend.training_sets.training_set import roles
 from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.events import LabelEvent
+from blindspot.db.labels import Labels
 from blindspot.db.records import Hits
 from tests.indexes import bm25_of
 from tests.installed import installed
@@ -190,6 +192,8 @@ def test_labels_count_only_where_the_policy_names_them(study):
     with_labels = build(study, "labels")
     assert told(with_labels, "q0")["p0"] == ("negative", denoising.GOLD_DENIED)
     assert with_labels.manifest["inputs"]["labels"] == {"last_event": 2, "used": True}
+    Labels(study.labels_path).add("ann", LabelEvent("bad1", "bad_question", "q1"))
+    assert build(study, "labels").left_out()["q1"] == BAD and "q1" not in build(study).left_out()
 
 
 def test_judgements_of_dev_and_test_never_enter(study):
