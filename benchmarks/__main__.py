@@ -19,6 +19,7 @@ CPU: tuple[tuple[str, list[str]], ...] = (
     ("search", ["--study", STUDY, "--rounds", "3"]),
     ("labels", []),
     ("training", ["--rounds", "2"]),
+    ("causes", ["--no-dense"]),
     ("app", []),
     ("twenty", ["--study", STUDY]),
     ("whole", ["--generate", "3000", "--sample", "100", "--no-peer"]),
