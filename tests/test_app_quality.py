@@ -57,7 +57,7 @@ class Page:
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     """Two batches with audits, second labels and repeats, worked by three people of different skill; a bad question."""
-    made, truth = encyclopedia_study(tmp_path_factory.mktemp("quality") / "study", 1000)
+    made, truth = encyclopedia_study(tmp_path_factory.mktemp("quality") / "study")
     for name, role in ROLES.items():
         People(made.labels_path).add(name, role)
     skills = {"ann": 0.95, "ben": 0.8, "cid": 0.6}
@@ -67,7 +67,8 @@ def study(tmp_path_factory):
     pairs = [(question, passage) for question in list(truth)[:10] for passage in sorted(truth[question])[:2]]
     batch_of_pairs(made, "checked", pairs, origin="pseudo-positives")
     annotate(made, truth, {"dora": 1.0}, seed=9)
-    Labels(made.labels_path).add("ann", LabelEvent("bad", "bad_question", list(truth)[5]))
+    drawn = next(item.question for item in Queue(made.labels_path).items("one") if item.arm == "audit")
+    Labels(made.labels_path).add("ann", LabelEvent("bad", "bad_question", drawn))
     return made
 
 

@@ -19,7 +19,7 @@ ROUNDS = 200
 @pytest.fixture(scope="module")
 def known(tmp_path_factory):
     """A study, and the passages that answer each question."""
-    return encyclopedia_study(tmp_path_factory.mktemp("audit") / "study", passages=700)
+    return encyclopedia_study(tmp_path_factory.mktemp("audit") / "study")
 
 
 def true_rate(study, truth) -> float:

@@ -68,7 +68,7 @@ CROSS = {
     "learning_rate": 1e-3,
 }
 IN_THE_DEMO = {"demo", "simulate annotators"}
-"""They need a generated encyclopedia: tests/test_demo.py submits them."""
+"""They need the demo: tests/test_demo.py submits them."""
 RECIPE = {"depth": 20, "dual": {**QUICK, "mini_batch": None}, "cross": {**CROSS, "pairs": 16}}
 
 

@@ -268,7 +268,7 @@ def born(n: int, town: str, split: str) -> Question:
 
 
 def test_finetune_keeps_words_apart_where_there_are_no_official_sets(tmp_path):
-    """Every name and town is unique, except in two training questions; the wording is the encyclopedia's or the
+    """Every name and town is unique, except in two training questions; the wording is Blindspot's or the
     paper's.
     """
     towns = [f"Town{chr(97 + n % 26)}" for n in range(40)]

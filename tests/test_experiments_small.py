@@ -1,29 +1,31 @@
-"""Every experiment with --small on a generated encyclopedia with MiniLM: it runs to its table and reports no finding."""
+"""Every experiment with --small on an invented collection with MiniLM: it runs to its table and reports no finding."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
-from benchmarks.encyclopedia_study import prepared
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
-from blindspot.backend.data.encyclopedia import SECOND_DATASET
-from blindspot.backend.data.encyclopedia.language import SECOND_WORDINGS
-from blindspot.backend.data.importing.importer import import_questions
+from blindspot.backend.data.encyclopedia import SECOND_DATASET, SECOND_WORDINGS
+from blindspot.backend.data.importing.importer import import_passages, import_questions
 from blindspot.backend.experiments import tables
 from blindspot.backend.experiments.papers import EXPERIMENTS
 from blindspot.backend.experiments.running import experiment_named, run_experiment
+from blindspot.backend.retrieval.bm25 import build_index
 from tests.studies import tiny_bert
 
 pytestmark = pytest.mark.slow
-PASSAGES, SEED = 500, 5
+DATA = Path(__file__).parent / "data" / "papers"
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory) -> Study:
-    """500 passages; training questions in the second wording too; questions without labels; an audit that somebody judged by the truth; a
-    second encoder."""
-    made = prepared(tmp_path_factory.mktemp("studies"), PASSAGES, SEED)
+    """500 passages; training questions in the second wording too; questions without labels; a second encoder."""
+    made = Study.create(tmp_path_factory.mktemp("studies") / "study")
+    import_passages(made, DATA / "passages.tsv.gz")
+    import_questions(made, DATA / "questions.jsonl.gz")
+    build_index(made)
     made.questions.add(
         [
             dataclasses.replace(
@@ -35,7 +37,7 @@ def study(tmp_path_factory) -> Study:
             for each in made.questions.all(split="train")
         ]
     )
-    import_questions(made, str(made.path("encyclopedia", "unlabelled.txt")), split="unlabelled", dataset="asked")
+    import_questions(made, DATA / "unlabelled.txt.gz", split="unlabelled", dataset="asked")
     tiny_bert(made.folder / "models" / "other")
     add_encoder(
         made.settings_path,

@@ -15,11 +15,6 @@ from tests.notebooks import NOTEBOOKS, execute, printed
 
 ROOT = Path(__file__).parents[1]
 NAMES = sorted(path.name for path in NOTEBOOKS.glob("*.ipynb"))
-SMALLER = {
-    "find-slices.ipynb": {},
-    "compare-two-runs.ipynb": {},
-    "clean-and-train.ipynb": {"PASSAGES = 1000": "PASSAGES = 500"},
-}
 SAYS = {
     "compare-two-runs.ipynb": r"system-a.* by [\d.]+ points .*the difference is significant",
     "find-slices.ipynb": r"'relations.pdf', 'slices.pdf'",
@@ -29,7 +24,7 @@ SAYS = {
 
 def test_the_notebooks_are_those_that_the_docs_name():
     page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"notebooks/([\w-]+\.ipynb)", page)) == set(NAMES) == set(SMALLER) == set(SAYS)
+    assert set(re.findall(r"notebooks/([\w-]+\.ipynb)", page)) == set(NAMES) == set(SAYS)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -48,7 +43,7 @@ def test_a_notebook_is_committed_without_outputs(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_runs(name, tmp_path):
-    done = execute(name, tmp_path, SMALLER[name])
+    done = execute(name, tmp_path)
     assert re.search(SAYS[name], printed(done)), printed(done)
 
 

@@ -1,4 +1,4 @@
-"""The small cross-encoder's settings, with MiniLM and a generated encyclopedia: the data that it can and cannot learn
+"""The small cross-encoder's settings, with MiniLM and the demo's passages: the data that it can and cannot learn
 from.
 """
 
@@ -7,11 +7,11 @@ import random
 
 import pytest
 
-from blindspot.backend.core.study import Study
-from blindspot.backend.data import encyclopedia
-from blindspot.backend.data.importing.importer import import_passages, import_questions
+from blindspot.backend.data.encyclopedia import DATASET
 from blindspot.backend.recipes.settings import JUDGED_POLICY, SMALL_CROSS, RecipeSettings
 from blindspot.backend.training.examples import Example
+from tests.overlap import passages_of, questions_of
+from tests.studies import make_study
 
 pytest.importorskip("accelerate", reason="training needs accelerate")
 
@@ -50,20 +50,15 @@ def test_it_begins_to_learn_from_random_passages(tmp_path):
     from blindspot.backend.training.checkpoints import TrainingFolders
     from blindspot.backend.training.cross_encoder import CrossEncoderSettings, train
 
-    study = Study.create(tmp_path / "s")
-    source = study.path("encyclopedia")
-    encyclopedia.write_encyclopedia(source, 3000, 0)
-    rows = [json.loads(line) for line in (source / "questions.jsonl").read_text().splitlines()]
-    (source / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows if row["split"] == "train"))
-    import_passages(study, str(source / "passages.tsv"))
-    import_questions(study, str(source / "train.jsonl"))
+    asked = [question for question in questions_of(2000) if question.dataset == DATASET and question.split != "dev"]
+    study = make_study(tmp_path / "s", passages_of(2000), asked)
     generator = random.Random(0)
     examples = [
         Example(
             one.id,
             one.text,
             tuple(study.corpus.passages(study.corpus.ordinals(set(one.gold)).values())),
-            tuple(study.corpus.passages([generator.randrange(3000) for _ in range(5)])),
+            tuple(study.corpus.passages([generator.randrange(2000) for _ in range(5)])),
         )
         for one in study.questions.all()
     ]

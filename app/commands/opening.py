@@ -47,10 +47,6 @@ def open_app(
 
 def demo(
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Folder of the demo study.")] = Path("demo"),
-    passages: Annotated[
-        int | None, typer.Option(min=500, max=1_000_000, help="Number of passages to generate (default 2000).")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the generated encyclopedia (default 0).")] = None,
     port: Annotated[int, typer.Option(help="Port of the app.")] = 8501,
     app: Annotated[
         bool, typer.Option("--app/--no-app", help="Whether to open the app; --no-app waits until the demo is finished.")
@@ -62,13 +58,12 @@ def demo(
     from blindspot.backend.demo import making
 
     with progress() as watch:
-        study = making.make_first_parts(folder, passages, seed, watch)
+        study = making.make_first_parts(folder, progress=watch)
         if app:
             making.finish_in_background(study)
         elif making.missing_parts(study):
             jobs.run(making.finish, study, progress=watch)
-    for line in making.result_lines(study):
-        print(line)
+    print(making.result_line(study))
     if app:
         serve(study, port)
 

@@ -1,1 +1,1 @@
-"""File formats, imports, exports, downloads, and the generated encyclopedia."""
+"""File formats, imports, exports, downloads, and the demo's data."""

@@ -1,16 +1,16 @@
-"""Simulated annotators for the demo. Their labels come from the generator's ground truth, and each annotator makes
-different random mistakes.
+"""Simulated annotators for the demo. Their labels come from the passages that are known to answer, and each annotator
+makes different random mistakes.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 import numpy as np
 
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.study import Study
+from blindspot.backend.data.encyclopedia import answering_passages
 from blindspot.backend.demo import ANNOTATORS, SOURCE
 from blindspot.backend.progress import Progress
 from blindspot.db.events import Choice, Label, LabelEvent
@@ -21,12 +21,6 @@ from blindspot.db.queue import Lease, Queue
 MISTAKES: dict[Label, Label] = {"positive": "related", "related": "negative", "negative": "related"}
 SECONDS = 7.0  # median time for a passage
 SEED = 0
-
-
-def answering_passages_of(study: Study) -> dict[str, set[str]]:
-    """Return the ids of all passages that answer each question, by question id."""
-    with open(study.path(SOURCE, "truth.jsonl"), encoding="utf-8") as file:
-        return {row["question"]: set(row["passages"]) for row in map(json.loads, file)}
 
 
 @job("simulate annotators")
@@ -40,7 +34,7 @@ def simulate_annotators(study: Study, name: str, progress: Progress | None = Non
     known = {person.name for person in people.all()}
     for annotator in ANNOTATORS.keys() - known:
         people.add(annotator)
-    truth, rng = answering_passages_of(study), np.random.default_rng(SEED)
+    truth, rng = answering_passages(study.path(SOURCE)), np.random.default_rng(SEED)
     total = sum(batch.questions for batch in queue.batches() if batch.name == name) * len(ANNOTATORS)
     finished = n_labels = 0
     while leases := [(annotator, lease) for annotator in ANNOTATORS for lease in queue.claim(annotator, 1)]:

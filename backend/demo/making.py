@@ -8,21 +8,21 @@ sets, the dense index and its runs, a model trained on each set, and a map. Both
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from blindspot.backend.core import jobs
 from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import atomic_folder
 from blindspot.backend.core.study import SETTINGS_FILE, Study
-from blindspot.backend.data import encyclopedia
+from blindspot.backend.data.encyclopedia import collection
 from blindspot.backend.data.importing.importer import import_passages, import_questions
 from blindspot.backend.demo import ABOUT, ANNOTATORS, SOURCE
-from blindspot.backend.demo.annotators import answering_passages_of, simulate_annotators
+from blindspot.backend.demo.annotators import simulate_annotators
 from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.settings import ArmShares
 from blindspot.backend.maps.making import make as make_map
@@ -34,11 +34,9 @@ from blindspot.backend.training.checkpoints import models_of
 from blindspot.backend.training.dual_encoder import train_dual_encoder, trial_run_name, try_model
 from blindspot.backend.training_sets.builder import build
 from blindspot.backend.training_sets.training_set import training_sets
-from blindspot.db.errors import Refused
 from blindspot.db.jobs import Job
 from blindspot.db.queue import Queue
 
-PASSAGES, SEED = 2000, 0
 SPLIT = "dev"
 RUNS = {"bm25": "bm25-dev", "dense": "minilm-dev", "hybrid": "hybrid-dev"}
 TRAIN_RUN = "bm25-train"
@@ -89,27 +87,27 @@ class DemoSize:
     training: dict[str, Any] = field(default_factory=dict)
 
 
-def make_first_parts(
-    folder: Path, passages: int | None = None, seed: int | None = None, progress: Progress | None = None
-) -> Study:
+def make_first_parts(folder: Path, passages: int = 2000, progress: Progress | None = None) -> Study:
     """Make the missing parts of the demo study, up to and including its BM25 run.
 
     Args:
-        passages, seed: None takes those of the demo in the folder; for a new demo PASSAGES and SEED.
+        passages: size of a new demo, of those that `collection` knows. A demo in the folder keeps its own.
 
-    Raises Refused if `folder` holds anything but a demo, or a demo of another size or seed.
+    Raises Refused if `folder` holds anything but a study.
     """
     if (folder / SETTINGS_FILE).is_file():
         study = Study.open(folder)
     else:
         require("demo")
-        study = Study.create(folder, "Generated encyclopedia")
+        study = Study.create(folder, "Invented encyclopedia")
     source = study.path(SOURCE)
-    _generate(source, passages, seed, progress)
+    if not source.is_dir():
+        with atomic_folder(source) as building:
+            shutil.copytree(collection(passages), building, copy_function=shutil.copyfile, dirs_exist_ok=True)
     if not study.has_corpus:
-        jobs.run(import_passages, study, str(source / "passages.tsv"), progress=progress)
+        jobs.run(import_passages, study, str(source / "passages.tsv.gz"), progress=progress)
     if not study.questions.counts():
-        jobs.run(import_questions, study, str(source / "questions.jsonl"), progress=progress)
+        jobs.run(import_questions, study, str(source / "questions.jsonl.gz"), progress=progress)
     if "bm25" not in study.parts("indexes"):
         jobs.run(bm25.build_index, study, progress=progress)
     if RUNS["bm25"] not in study.runs():
@@ -289,53 +287,10 @@ def _part_progress(progress: Progress | None, number: int, total: int, title: st
     return report
 
 
-def _generate(source: Path, passages: int | None, seed: int | None, progress: Progress | None) -> None:
-    """Generate the files of the encyclopedia, unless they exist."""
-    about = source / ABOUT
-    if about.is_file():
-        about_files = json.loads(about.read_text())
-        if passages not in (None, about_files["passages"]) or seed not in (None, about_files["seed"]):
-            raise Refused(
-                f"{source.parent} holds a demo of {about_files['passages']:,} passages from seed "
-                f"{about_files['seed']}; name another folder, or delete it"
-            )
-        return
-    size = PASSAGES if passages is None else passages
-    about_files = encyclopedia.write_encyclopedia(
-        source, size, SEED if seed is None else seed, progress, encyclopedia.BLIND_SPOT
+def result_line(study: Study) -> str:
+    """Return one line with the size of the demo."""
+    about = json.loads((study.path(SOURCE) / ABOUT).read_text())
+    return (
+        f"An invented encyclopedia: {about['passages']:,} passages about {about['entities']:,} entities, "
+        f"{about['questions']:,} questions, {about['planted']:,} of them with planted false negatives."
     )
-    about.write_text(json.dumps(about_files) + "\n")
-
-
-def result_lines(study: Study) -> list[str]:
-    """Return one line for each figure of the study's BM25 and dense runs, with n and a 95% interval. Before the dense
-    run exists, return only the size of the study.
-    """
-    about_files = json.loads((study.path(SOURCE) / ABOUT).read_text())
-    lines = [
-        f"A generated encyclopedia: {about_files['passages']:,} passages about {about_files['entities']:,} entities, "
-        f"{about_files['questions']:,} questions, {about_files['planted']:,} of them with planted false negatives "
-        f"(seed {about_files['seed']})."
-    ]
-    if RUNS["dense"] not in study.runs():
-        return lines
-    bm25_run, dense_run = study.run(RUNS["bm25"]), study.run(RUNS["dense"])
-    found = encyclopedia.measure_encyclopedia(
-        study.questions.with_ids(bm25_run.question_ids),
-        {question: sorted(passages) for question, passages in answering_passages_of(study).items()},
-        np.asarray(bm25_run.hits.ordinals),
-        np.asarray(dense_run.hits.ordinals),
-    )
-    figures = {
-        "false_negatives": "of the unlabelled passages in the dense top 5 answer the question: planted false negatives",
-        "only_bm25": "of the questions are answered in BM25's top 5 only",
-        "only_dense": "of the questions are answered in the dense top 5 only",
-        "bm25_first_wording": "Success@5 of BM25 on the questions as the template words them",
-        "bm25_second_wording": "Success@5 of BM25 on the same facts asked in other words",
-    }
-    return lines + [_summary_line(found[name], text) for name, text in figures.items()]
-
-
-def _summary_line(figure: dict, text: str) -> str:
-    share, low, high = (100 * figure[name] for name in ("share", "low", "high"))
-    return f"{share:5.1f}%  {text} (95%: {low:.1f} to {high:.1f}, n = {figure['n']:,} questions)"

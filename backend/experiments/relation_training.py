@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from blindspot.backend.core.manifest import atomic_folder
-from blindspot.backend.data.encyclopedia.language import SECOND_WORDINGS
+from blindspot.backend.data.encyclopedia import SECOND_WORDINGS
 from blindspot.backend.data.formats.entityquestions import TEMPLATES
 from blindspot.backend.experiments.hits import DenseHits, Index, RunPart
 from blindspot.backend.experiments.parts import Part, QuestionSelection, StudyEncoder
@@ -34,7 +34,7 @@ WORDINGS = {
     **SECOND_WORDINGS,
     **{key.removesuffix("_similar"): wording for key, wording in TEMPLATES.items() if key.endswith("_similar")},
 }
-"""A second wording of each relation's question: the paper's if it has one, else the encyclopedia's."""
+"""A second wording of each relation's question: the paper's if it has one, else one that is ours."""
 
 
 def words_of(question: Question, word_kind: Words) -> set[str]:

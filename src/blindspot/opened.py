@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -42,24 +42,20 @@ class OpenedStudy:
         return cls(Study.create(folder, name))
 
     @classmethod
-    def example(cls, folder: str | Path, passages: int = 600, seed: int = 0) -> Self:
-        """Create a study of generated passages and questions with gold, for trying things out.
+    def example(cls, folder: str | Path, passages: Literal[600, 2000] = 600) -> Self:
+        """Create a study of invented passages and questions with gold, for trying things out.
 
-        The passages are an encyclopedia of invented entities. The questions have relations, subjects and frequencies,
-        in the splits train, dev and test. The same size (at least 500) and seed give the same study. Raises Refused if
-        the folder is not empty.
+        The questions have relations, subjects and frequencies, in the splits train, dev and test. Raises Refused if
+        the folder is not empty, or for another number of passages.
         """
-        import tempfile
-
         from blindspot.backend.core import jobs
-        from blindspot.backend.data import encyclopedia
+        from blindspot.backend.data.encyclopedia import collection
         from blindspot.backend.data.importing.importer import import_passages, import_questions
 
-        study = Study.create(folder, "Generated encyclopedia")
-        with tempfile.TemporaryDirectory() as source:
-            encyclopedia.write_encyclopedia(source, passages, seed, edition=encyclopedia.BLIND_SPOT)
-            jobs.run(import_passages, study, str(Path(source) / "passages.tsv"))
-            jobs.run(import_questions, study, str(Path(source) / "questions.jsonl"))
+        source = collection(passages)
+        study = Study.create(folder, "Invented encyclopedia")
+        jobs.run(import_passages, study, str(source / "passages.tsv.gz"))
+        jobs.run(import_questions, study, str(source / "questions.jsonl.gz"))
         return cls(study)
 
     def __repr__(self) -> str:

@@ -4,7 +4,6 @@ the set, see them in the diff, train, and compare before and after.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 
@@ -152,17 +151,15 @@ def test_from_home_to_ones_own_retriever(tab, small):
 
 
 @pytest.mark.slow
-def test_the_same_on_an_encyclopedia(tab, tmp_path):
-    """The generated encyclopedia and MiniLM's first two layers."""
-    from blindspot.backend.data.encyclopedia import write_encyclopedia
+def test_the_same_on_the_demos_passages(tab, tmp_path):
+    """The demo's passages and MiniLM's first two layers."""
+    from blindspot.backend.data.encyclopedia import answering_passages, collection
     from blindspot.backend.data.importing.importer import import_passages, import_questions
     from blindspot.backend.retrieval import dense
 
-    study = Study.create(tmp_path / "demo")
-    source = study.path("encyclopedia")
-    write_encyclopedia(source, 3000, 0)
-    import_passages(study, str(source / "passages.tsv"))
-    import_questions(study, str(source / "questions.jsonl"))
+    study, source = Study.create(tmp_path / "demo"), collection(2000)
+    import_passages(study, str(source / "passages.tsv.gz"))
+    import_questions(study, str(source / "questions.jsonl.gz"))
     bm25_of(study)
     dense.build_index(study, "minilm")
     retrieve(study, "bm25", split="dev")
@@ -171,10 +168,9 @@ def test_the_same_on_an_encyclopedia(tab, tmp_path):
     build(study, "raw", ["mined"], last=10)
     trained = TrainingSet.open(study, "raw").hard_negatives()
     truth = {}
-    with open(study.folder / "encyclopedia" / "truth.jsonl", encoding="utf-8") as file:
-        for row in map(json.loads, file):
-            found = set(row["passages"]) & trained.get(row["question"], set())
-            if len(found) >= 6 and len(truth) < 3:
-                truth[row["question"]] = found
+    for question, passages in answering_passages(source).items():
+        found = passages & trained.get(question, set())
+        if len(found) >= 6 and len(truth) < 3:
+            truth[question] = found
     assert len(truth) == 3
     loop(tab, study, truth, "minilm", 2)

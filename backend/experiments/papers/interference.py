@@ -9,8 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from blindspot.analysis.relations import relation_name
-from blindspot.backend.data.encyclopedia import SECOND_DATASET
-from blindspot.backend.data.encyclopedia.language import SECOND_WORDINGS
+from blindspot.backend.data.encyclopedia import SECOND_DATASET, SECOND_WORDINGS
 from blindspot.backend.experiments.by_relation import (
     K,
     choose_relations,
