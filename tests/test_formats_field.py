@@ -74,9 +74,8 @@ def test_an_installed_package_adds_a_format_and_a_broken_one_is_one_line(tmp_pat
         EntryPoint("number", "math:pi", "blindspot.formats"),
     ]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda **given: points)
-    own = Registry(
-        "format", group="blindspot.formats", name=REGISTRY._name, order=REGISTRY._order, check=REGISTRY._check
-    )
+    more = {"name": REGISTRY._name, "order": REGISTRY._order, "check": REGISTRY._check}
+    own = Registry("format", group="blindspot.formats", **more)
     for each in formats():
         own.register(each)
     monkeypatch.setattr("blindspot.backend.data.formats.REGISTRY", own)
@@ -123,25 +122,15 @@ def test_dpr_training_positives_become_gold_by_id_by_text_and_by_overlap(study, 
     sample = BY_NAME["questions-dpr-training"]
     rows = json.loads(sample.data)
     elsewhere = "A sentence of another dump stands here. " + PASSAGES[3].text + " And one more that no passage holds."
-    rows.append(
-        {"question": "q", "answers": ["Furset"], "positive_ctxs": [{"title": "x", "text": elsewhere, "psg_id": 99}]}
-    )
-    rows.append({"question": "r", "answers": ["Oslo"], "positive_ctxs": [{"title": "x", "text": elsewhere}]})
-    rows.append(
-        {
-            "question": "s",
-            "answers": ["y"],
-            "positive_ctxs": [{"title": "x", "text": "Of this text no passage has more than a word or two."}],
-        }
-    )
-    # The id of another collection: its passage 1 is not ours.
-    rows.append(
-        {
-            "question": "t",
-            "answers": ["Rome"],
-            "positive_ctxs": [{"title": "Rome", "text": PASSAGES[2].text, "passage_id": "1"}],
-        }
-    )
+    unlike = "Of this text no passage has more than a word or two."
+    for question, answer, positive in (
+        ("q", "Furset", {"title": "x", "text": elsewhere, "psg_id": 99}),
+        ("r", "Oslo", {"title": "x", "text": elsewhere}),
+        ("s", "y", {"title": "x", "text": unlike}),
+        # The id of another collection: its passage 1 is not ours.
+        ("t", "Rome", {"title": "Rome", "text": PASSAGES[2].text, "passage_id": "1"}),
+    ):
+        rows.append({"question": question, "answers": [answer], "positive_ctxs": [positive]})
     result = import_questions(study, sample.write(tmp_path, json.dumps(rows).encode()))
     made = study.questions.all(split="train")
     assert [q.gold for q in made] == [("2",), ("3",), (), ("4",), (), (), ("3",)]
@@ -184,20 +173,10 @@ def test_popqa_popularity_is_the_frequency(study, tmp_path):
     path.write_text(POPQA)
     assert find_format(path, "questions").name == "table"
     import_questions(study, path)
-    assert study.questions.with_ids(["4222362"]) == [
-        Question(
-            "4222362",
-            "What is George Rankin's occupation?",
-            ("politician", "political leader"),
-            "occupation",
-            "George Rankin",
-            None,
-            142,
-            None,
-            "popqa",
-            "test",
-        )
-    ]
+    (made,) = study.questions.with_ids(["4222362"])
+    assert (made.text, made.answers) == ("What is George Rankin's occupation?", ("politician", "political leader"))
+    assert (made.relation, made.subject, made.frequency) == ("occupation", "George Rankin", 142)
+    assert (made.dataset, made.split) == ("popqa", "test")
     path.write_text(POPQA.replace("\t142\t", "\t-1\t"))
     with pytest.raises(BadInput, match="frequency") as error:
         import_questions(study, path)
@@ -220,12 +199,9 @@ def test_the_settings_of_an_import_are_recorded(tmp_path):
 def test_a_beir_folder(tmp_path):
     folder = tmp_path / "scifact"
     (folder / "qrels").mkdir(parents=True)
-    (folder / "corpus.jsonl").write_text(
-        "".join(json.dumps({"_id": f"d{i}", "title": "", "text": f"text {i}"}) + "\n" for i in range(3))
-    )
-    (folder / "queries.jsonl").write_text(
-        "".join(json.dumps({"_id": f"q{i}", "text": f"query {i}"}) + "\n" for i in range(3))
-    )
+    for name, letter in (("corpus", "d"), ("queries", "q")):
+        rows = [json.dumps({"_id": f"{letter}{i}", "text": f"{name} {i}"}) + "\n" for i in range(3)]
+        (folder / f"{name}.jsonl").write_text("".join(rows))
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq0\td1\t1\nq0\td2\t0\n")
     (folder / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\nq2\td0\t2\nq2\td2\t1\n")
     study = Study.create(tmp_path / "s")
@@ -254,20 +230,14 @@ def test_a_dpr_run_finds_its_questions_by_text_and_counts_flags_that_differ(stud
     assert run.hits.scores.tolist() == [[9.5, 8.5, 7.5]] * 3
     assert run.answers().tolist() == [[True, False, True], [False, True, False], [False, False, False]]
     # The file flags the first of each: right for 11 (which it has one more of), wrong for 12 and 13.
-    assert (
-        "4 of 9 flags of dpr.json disagree with the rule 'dpr' (2 true in the file alone, 2 here alone)"
-        in result.notes[0]
-    )
+    assert "4 of 9 flags" in result.notes[0] and "(2 true in the file alone, 2 here alone)" in result.notes[0]
     assert run.manifest["retriever"] == "imported" and run.manifest["imported_from"] == "dpr.json"
 
 
 def test_questions_of_the_split_that_a_run_does_not_name_count_as_not_found(study, tmp_path):
     path = tmp_path / "one.trec"
     path.write_text("11 Q0 2 1 1 x\n")
-    assert (
-        "1 question of 'dev' is not in one.trec, and counts as not found"
-        in import_run(study, path, "one", split="dev").notes[-1]
-    )
+    assert "1 question of 'dev' is not in one.trec" in import_run(study, path, "one", split="dev").notes[-1]
     made = report(study, ["one"], relevance="gold", ks=[1]).runs[0]
     assert (made.success[1].value, made.success[1].n) == (0.5, 2)
 
@@ -276,17 +246,8 @@ def test_text_alone_does_not_tell_a_question_that_stands_in_two_splits(tmp_path)
     twins = [QUESTIONS[0], replace(QUESTIONS[0], id="21", split="train")]
     study = make_study(tmp_path / "s", PASSAGES, twins)
     path = tmp_path / "run.json"
-    path.write_text(
-        json.dumps(
-            [
-                {
-                    "question": "where was arve furset born",
-                    "answers": ["Askvoll", "Norway"],
-                    "ctxs": [{"id": "2", "score": 1}],
-                }
-            ]
-        )
-    )
+    asked = {"question": "where was arve furset born", "answers": ["Askvoll", "Norway"]}
+    path.write_text(json.dumps([asked | {"ctxs": [{"id": "2", "score": 1}]}]))
     with pytest.raises(BadInput, match=r"several sets \(11, 21\); use --split"):
         import_run(study, path, "run")
     assert import_run(study, path, "run", split="train").rows == 1 and study.run("run").question_ids == ["21"]
@@ -345,25 +306,18 @@ def test_a_run_that_is_not_grouped_by_question_takes_about_as_long_as_one_that_i
 
 def test_the_first_problem_of_a_run_is_the_files_first(study, tmp_path):
     path = tmp_path / "run.trec"
+    path.write_text("11 Q0 4 1 1 x\n12 Q0 3 1 1 x\n11 Q0 wiki:2 2 1.0 x\n11 Q0 1 3 3 x\n")
+    import_run(study, path, "whole")
+    assert study.run("whole").hits.ordinals.tolist() == [[0, 3, 1], [2, -1, -1]], "equal scores in the file's order"
     path.write_text("11 Q0 2 1 3 x\n12 Q0 nowhere 1 3 x\n11 Q0 4 2 2 x\nbroken\n")
     with pytest.raises(BadInput, match="run.trec:2: the passage 'nowhere'"):
         import_run(study, path, "r", format="trec")
 
 
-def test_equal_scores_stay_in_the_files_order_and_lines_need_not_stand_together(study, tmp_path):
-    path = tmp_path / "run.trec"
-    path.write_text("11 Q0 4 1 1 x\n12 Q0 3 1 1 x\n11 Q0 wiki:2 2 1.0 x\n11 Q0 1 3 3 x\n")
-    import_run(study, path, "run")
-    assert study.run("run").hits.ordinals.tolist() == [[0, 3, 1], [2, -1, -1]]
-
-
 def test_qrels_add_gold_and_keep_grades(study, tmp_path):
     result = import_qrels(study, BY_NAME["qrels-trec"].write(tmp_path))
     assert study.questions.get("11").gold == ("2", "4") and study.questions.get("12").gold == ("3",)
-    assert result.notes == (
-        "1 question has more gold than before",
-        "1 line with a grade of 0 or less makes no gold",
-    )
+    assert [note.split(" has ")[0].split(" with ")[0] for note in result.notes] == ["1 question", "1 line"]
     assert GoldMatches(study.labels_path).grades() == {("11", "2"): 1, ("11", "4"): 2, ("12", "1"): 0}
 
 
@@ -429,16 +383,9 @@ def test_a_mistake_in_the_middle_is_found_where_it_is():
 
 def test_entries_say_what_they_hold(tmp_path):
     sample = BY_NAME["runs-pyserini"]
-    contents = {
-        "7": {
-            "question": "q",
-            "contexts": [
-                {"docid": 5, "score": 1.5, "text": '"A ""b"""\nthe text'},
-                {"docid": "6", "score": "2", "text": "no title"},
-                {"docid": "7", "score": 3},
-            ],
-        }
-    }
+    first = {"docid": 5, "score": 1.5, "text": '"A ""b"""\nthe text'}
+    others = [{"docid": "6", "score": "2", "text": "no title"}, {"docid": "7", "score": 3}]
+    contents = {"7": {"question": "q", "contexts": [first, *others]}}
     (entry,) = find_format(sample.write(tmp_path, json.dumps(contents).encode()), "runs").read(tmp_path / sample.name)
     assert isinstance(entry, RunEntry) and (entry.question_id, entry.question, entry.answers) == ("7", "q", ())
     assert [(c.id, c.score, c.title, c.text, c.has_answer) for c in entry.contexts] == [

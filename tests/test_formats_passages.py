@@ -109,36 +109,36 @@ def test_lines_are_those_of_the_file(folder):
     assert [(line, row[0]) for line, row in rows_of(write(folder, GOOD))[0]] == [(2, "1"), (3, "2"), (4, "3"), (6, "4")]
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "message"),
-    [
-        ("id\ttext\n1\tx\n", 1, "title"),
-        ("id\tid\ttext\ttitle\n1\t2\tx\ty\n", 1, "twice"),
-        ("id\ttext\ttitle\n1\tx\tT\n2\tx\n", 3, "2 fields"),
-        ("id\ttext\ttitle\n1\tx\tT\n\tx\tT\n", 3, "id is empty"),
-        ("id\ttext\ttitle\n1\t   \tT\n", 2, "text is empty"),
-        ("id\ttext\ttitle\na b\tx\tT\n", 2, "space"),
-        ("id\ttext\ttitle\na\u00a0b\tx\tT\n", 2, "space"),
-        ("id\ttext\ttitle\n1\tx\0y\tT\n", 2, "NUL"),
-        (b"id\ttext\ttitle\n1\tx\tT\n2\tx\xffy\tT\n", 3, "UTF-8"),
-        (b"id\ttext\ttitle\n1\tx\tT\xc3\n", 2, "UTF-8"),
-        ("id\ttext\ttitle\n1\t" + "x" * 1_000_001 + "\tT\n", 2, "1,000,001"),
-        ("id\ttext\ttitle\n" + "i" * 300 + "\tx\tT\n", 2, "300"),
-        ('id\ttext\ttitle\n1\tx\tT\n2\t"open\tT\n3\tx\tT\n', 3, "quote opens"),
-        ('id\ttext\ttitle\n1\t"open\tT\n' + "2\tx\tT\n" * 1500, 2, "quote opens"),
-        ('id\ttext\ttitle\n1\t"open\tT\n2\t"He ""said"""\tT\n', 2, "quote closes"),
-        ('id\ttext\ttitle\n1\t"Heroes" is a song\tT\n', 2, "quote closes"),
-    ],
-)
-def test_each_fault_is_named_with_its_line(folder, text, line, message):
-    path = write(folder, text)
-    try:
-        _, problems = rows_of(path)
-        problem = problems[0]
-    except BadInput as error:
-        problem = error
-    assert (problem.line, problem.path) == (line, path)
-    assert message in problem.message
+FAULTS = (
+    ("id\ttext\n1\tx\n", 1, "title"),
+    ("id\tid\ttext\ttitle\n1\t2\tx\ty\n", 1, "twice"),
+    ("id\ttext\ttitle\n1\tx\tT\n2\tx\n", 3, "2 fields"),
+    ("id\ttext\ttitle\n1\tx\tT\n\tx\tT\n", 3, "id is empty"),
+    ("id\ttext\ttitle\n1\t   \tT\n", 2, "text is empty"),
+    ("id\ttext\ttitle\na b\tx\tT\n", 2, "space"),
+    ("id\ttext\ttitle\na\u00a0b\tx\tT\n", 2, "space"),
+    ("id\ttext\ttitle\n1\tx\0y\tT\n", 2, "NUL"),
+    (b"id\ttext\ttitle\n1\tx\tT\n2\tx\xffy\tT\n", 3, "UTF-8"),
+    (b"id\ttext\ttitle\n1\tx\tT\xc3\n", 2, "UTF-8"),
+    ("id\ttext\ttitle\n1\t" + "x" * 1_000_001 + "\tT\n", 2, "1,000,001"),
+    ("id\ttext\ttitle\n" + "i" * 300 + "\tx\tT\n", 2, "300"),
+    ('id\ttext\ttitle\n1\tx\tT\n2\t"open\tT\n3\tx\tT\n', 3, "quote opens"),
+    ('id\ttext\ttitle\n1\t"open\tT\n' + "2\tx\tT\n" * 1500, 2, "quote opens"),
+    ('id\ttext\ttitle\n1\t"open\tT\n2\t"He ""said"""\tT\n', 2, "quote closes"),
+    ('id\ttext\ttitle\n1\t"Heroes" is a song\tT\n', 2, "quote closes"),
+)  # fmt: skip
+
+
+def test_each_fault_is_named_with_its_line(folder):
+    for text, line, message in FAULTS:
+        path = write(folder, text)
+        try:
+            _, problems = rows_of(path)
+            problem = problems[0]
+        except BadInput as error:
+            problem = error
+        assert (problem.line, problem.path) == (line, path)
+        assert message in problem.message
 
 
 def test_a_file_that_quotes_nothing_is_read_as_the_refusal_says(folder, tmp_path):
@@ -191,29 +191,29 @@ def test_jsonl_passages(folder):
     assert rows_of(path, chosen.read) == ([(1, ("a", "T", "x")), (3, ("7", "", "y\u2028z"))], [])
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("[1]", "a list, not a JSON object"),
-        ("{", "not JSON"),
-        ("[" * 100_000, "nested"),
-        ('{"text": "x"}', "no 'id'"),
-        ('{"id": "1"}', "no 'text'"),
-        ('{"id": true, "text": "x"}', "true or false"),
-        ('{"id": "1", "text": 5}', "a number"),
-        ('{"id": "1", "text": "x", "title": []}', "a list"),
-        ('{"id": "1", "text": "\\ud800"}', "surrogate"),
-        ('{"id": "1", "text": "a\\u0000"}', "NUL"),
-        (b'{"id": "1", "text": "\xff"}', "UTF-8"),
-        ('{"id": ' + "9" * 5000 + ', "text": "x"}', "cannot be read"),
-    ],
-)
-def test_jsonl_faults(folder, line, message):
-    line = line if isinstance(line, bytes) else line.encode()
-    path = write(folder, b'{"id": "0", "text": "x"}\n' + line + b"\n", "p.jsonl")
-    rows, problems = rows_of(path, find_format(path, "passages").read)
-    assert [row[0] for _, row in rows] == ["0"]
-    assert problems[0].line == 2 and message in problems[0].message
+JSONL_FAULTS = (
+    ("[1]", "a list, not a JSON object"),
+    ("{", "not JSON"),
+    ("[" * 100_000, "nested"),
+    ('{"text": "x"}', "no 'id'"),
+    ('{"id": "1"}', "no 'text'"),
+    ('{"id": true, "text": "x"}', "true or false"),
+    ('{"id": "1", "text": 5}', "a number"),
+    ('{"id": "1", "text": "x", "title": []}', "a list"),
+    ('{"id": "1", "text": "\\ud800"}', "surrogate"),
+    ('{"id": "1", "text": "a\\u0000"}', "NUL"),
+    (b'{"id": "1", "text": "\xff"}', "UTF-8"),
+    ('{"id": ' + "9" * 5000 + ', "text": "x"}', "cannot be read"),
+)  # fmt: skip
+
+
+def test_jsonl_faults(folder):
+    for line, message in JSONL_FAULTS:
+        line = line if isinstance(line, bytes) else line.encode()
+        path = write(folder, b'{"id": "0", "text": "x"}\n' + line + b"\n", "p.jsonl")
+        rows, problems = rows_of(path, find_format(path, "passages").read)
+        assert [row[0] for _, row in rows] == ["0"]
+        assert problems[0].line == 2 and message in problems[0].message
 
 
 @given(st.lists(st.tuples(FIELDS.filter(str.strip), FIELDS), min_size=1, max_size=5), st.booleans())
@@ -225,20 +225,20 @@ def test_jsonl_round_trip(folder, rows, ascii):
     assert (found, problems) == ([(i + 1, (f"p{i}", t, x)) for i, (x, t) in enumerate(rows)], [])
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"", "empty"),
-        (b"PK\x03\x04 and so on", "zip"),
-        (b"\xff\xfea\0", "UTF-16|does not look"),
-        (b'{"question": "Who?", "answers": ["a"]}\n', "looks like questions"),
-        (b"entity\tcount\nAda\t3\n", "looks like frequencies"),
-        (b"1\tno header\there\n", "id, title and text"),
-        (b"Who wrote this?\n", "does not look like"),
-    ],
-)
-def test_the_wrong_kind_of_file_is_named(folder, data, message):
-    with pytest.raises(BadInput, match=message):
-        find_format(write(folder, data, "wrong"), "passages")
-    with pytest.raises(BadInput, match="no such file"):
-        find_format(folder / "absent.tsv", "passages")
+OTHER_KINDS = (
+    (b"", "empty"),
+    (b"PK\x03\x04 and so on", "zip"),
+    (b"\xff\xfea\0", "UTF-16|does not look"),
+    (b'{"question": "Who?", "answers": ["a"]}\n', "looks like questions"),
+    (b"entity\tcount\nAda\t3\n", "looks like frequencies"),
+    (b"1\tno header\there\n", "id, title and text"),
+    (b"Who wrote this?\n", "does not look like"),
+)  # fmt: skip
+
+
+def test_the_wrong_kind_of_file_is_named(folder):
+    for data, message in OTHER_KINDS:
+        with pytest.raises(BadInput, match=message):
+            find_format(write(folder, data, "wrong"), "passages")
+        with pytest.raises(BadInput, match="no such file"):
+            find_format(folder / "absent.tsv", "passages")

@@ -94,52 +94,65 @@ def test_templates_in_the_archive_win(folder):
     assert read(write(folder, tar(templates), "own.tar"))[0][0].subject == "Ada"
 
 
-@pytest.mark.parametrize(
-    ("content", "line", "message"),
-    [
-        (
-            b'[\n {"question": "Where was Ada born?", "answers": ["x"]},\n {"question": "Who is Ada?", "answers": []}\n]',
-            3,
-            "worded",
-        ),
-        (b'[\n {"question": "Where was  born?", "answers": ["x"]}\n]', 2, "worded|empty"),
-        (b'[{"question": "Where was Ada born?", "answers": ["\xe2\x80\x8b"]}]', 1, "nothing to match"),
-        (b'[\n{"question": "Where was Ada born?", "answers": "London"}]', 2, "list of texts"),
-        (b'[{"answers": ["x"]}]', 1, "no 'question'"),
-        (b"[1]", 1, "a number"),
-        (b'{"a": 1}', 1, "not a JSON array"),
-        (b'[\n{"question": "Where was Ada born?", "answers": []},\n', 3, "cut short"),
-        (b'[{"question": "Where was Ada born?", "answers": []}', 1, "cut short"),
-        (b'[\n"\xff"]', 2, "UTF-8"),
-        (b"[" * 100_000, 1, "nested|not JSON"),
-        (b"[] trailing", 1, "more after"),
-    ],
-)
-def test_faults_inside_an_archive_name_member_and_line(folder, content, line, message):
-    path = write(folder, tar({"dataset/dev/P19.dev.json": content}), "bad.tar")
-    with pytest.raises(BadInput, match=message) as error:
-        _, problems = read(path)
-        raise problems[0]
-    assert (error.value.path, error.value.line) == (f"{path}:dataset/dev/P19.dev.json", line)
+ARCHIVE_FAULTS = (
+    (b'[\n {"question": "Where was Ada born?", "answers": ["x"]},\n {"question": "Who is Ada?", "answers": []}\n]', 3, "worded"),
+    (b'[\n {"question": "Where was  born?", "answers": ["x"]}\n]', 2, "worded|empty"),
+    (b'[{"question": "Where was Ada born?", "answers": ["\xe2\x80\x8b"]}]', 1, "nothing to match"),
+    (b'[\n{"question": "Where was Ada born?", "answers": "London"}]', 2, "list of texts"),
+    (b'[{"answers": ["x"]}]', 1, "no 'question'"),
+    (b"[1]", 1, "a number"),
+    (b'{"a": 1}', 1, "not a JSON array"),
+    (b'[\n{"question": "Where was Ada born?", "answers": []},\n', 3, "cut short"),
+    (b'[{"question": "Where was Ada born?", "answers": []}', 1, "cut short"),
+    (b'[\n"\xff"]', 2, "UTF-8"),
+    (b"[" * 100_000, 1, "nested|not JSON"),
+    (b"[] trailing", 1, "more after"),
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["/etc/passwd", "../P19.dev.json", "a/../../b.json", "..\\b.json", "C:\\b.json"])
-def test_a_member_that_points_outside(folder, name):
-    path = write(folder, tar({**LAYOUT, name: b"x"}), "outside.tar")
-    with pytest.raises(BadInput, match="points outside") as error:
-        read(path)
-    assert error.value.path == f"{path}:{name}"
+def test_faults_inside_an_archive_name_member_and_line(folder):
+    for content, line, message in ARCHIVE_FAULTS:
+        path = write(folder, tar({"dataset/dev/P19.dev.json": content}), "bad.tar")
+        with pytest.raises(BadInput, match=message) as error:
+            _, problems = read(path)
+            raise problems[0]
+        assert (error.value.path, error.value.line) == (f"{path}:dataset/dev/P19.dev.json", line)
 
 
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])
-def test_links_and_devices_refuse_the_archive(folder, kind):
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as archive:
-        member = tarfile.TarInfo("dataset/dev/P19.dev.json")
-        member.type, member.linkname = kind, "/etc/passwd"
-        archive.addfile(member)
-    with pytest.raises(BadInput, match="refused"):
-        read(write(folder, out.getvalue(), "link.tar"))
+OUTSIDE = (
+    "/etc/passwd",
+    "../P19.dev.json",
+    "a/../../b.json",
+    "..\\b.json",
+    "C:\\b.json",
+)  # fmt: skip
+
+
+def test_a_member_that_points_outside(folder):
+    for name in OUTSIDE:
+        path = write(folder, tar({**LAYOUT, name: b"x"}), "outside.tar")
+        with pytest.raises(BadInput, match="points outside") as error:
+            read(path)
+        assert error.value.path == f"{path}:{name}"
+
+
+NO_FILES = (
+    tarfile.SYMTYPE,
+    tarfile.LNKTYPE,
+    tarfile.CHRTYPE,
+    tarfile.FIFOTYPE,
+)  # fmt: skip
+
+
+def test_links_and_devices_refuse_the_archive(folder):
+    for kind in NO_FILES:
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w") as archive:
+            member = tarfile.TarInfo("dataset/dev/P19.dev.json")
+            member.type, member.linkname = kind, "/etc/passwd"
+            archive.addfile(member)
+        with pytest.raises(BadInput, match="refused"):
+            read(write(folder, out.getvalue(), "link.tar"))
 
 
 def test_a_link_out_of_a_folder(folder):
@@ -181,20 +194,9 @@ def test_damaged_archives_give_questions_or_a_bad_input(folder, at, junk):
 
 
 def test_jsonl_with_our_fields(folder):
-    record = {
-        "id": "a",
-        "text": "Where?",
-        "answers": ["x"],
-        "relation": "P19",
-        "subject": "S",
-        "template": "t",
-        "frequency": 4,
-        "bucket": 2,
-        "dataset": "mine",
-        "split": "dev",
-        "gold": ["p2", 1, "p2"],
-        "answer_rule": "regex",
-    }
+    record = {"id": "a", "text": "Where?", "answers": ["x"], "relation": "P19", "subject": "S", "template": "t"}
+    record |= {"frequency": 4, "bucket": 2, "dataset": "mine", "split": "dev", "gold": ["p2", 1, "p2"]}
+    record["answer_rule"] = "regex"
     questions, _ = read(write(folder, json.dumps(record)))
     assert questions == [Question("a", "Where?", ("x",), "P19", "S", "t", 4, 2, "mine", "dev", ("p2", "1"), "regex")]
 
@@ -204,17 +206,13 @@ def test_jsonl_sets_and_gold_as_in_the_real_data(folder):
         return json.dumps({"question": "Who?", "answers": ["a"], "gold": ["1", "2", "3"], **values})
 
     own = {"gold_own_article": ["3"], "gold_comention": ["1", "3"]}
-    path = write(
-        folder,
-        "\n".join(
-            [
-                line(id="a", set="train", **own),
-                line(id="b", set="nq-seen-buckets", bucket=7, subject_mentions=0),
-                line(id="c", split="test", gold_own_article=[], gold_comention=["2"]),
-                line(split="dev"),
-            ]
-        ),
-    )
+    lines = [
+        line(id="a", set="train", **own),
+        line(id="b", set="nq-seen-buckets", bucket=7, subject_mentions=0),
+        line(id="c", split="test", gold_own_article=[], gold_comention=["2"]),
+        line(split="dev"),
+    ]
+    path = write(folder, "\n".join(lines))
     questions, problems = read(path, gold="one")
     assert not problems
     assert [(q.id, q.dataset, q.split, q.gold, q.frequency) for q in questions] == [
@@ -228,36 +226,36 @@ def test_jsonl_sets_and_gold_as_in_the_real_data(folder):
     assert [q.dataset for q in read(path, dataset="mine", split="dev")[0]] == ["mine"]
 
 
-@pytest.mark.parametrize(
-    ("record", "message"),
-    [
-        ({"id": "a"}, "no 'question'"),
-        ({"question": ""}, "empty"),
-        ({"question": 3}, "a number"),
-        ({"question": "q", "answers": [" \u200b"]}, "nothing to match|empty"),
-        ({"question": "q", "answers": [1]}, "a number"),
-        ({"question": "q", "answers": ["("], "answer_rule": "regex"}, "not a pattern"),
-        ({"question": "q", "split": "later"}, "later"),
-        ({"question": "q", "split": None}, "--split"),
-        ({"question": "q", "answer_rule": "fuzzy"}, "fuzzy"),
-        ({"question": "q", "frequency": -1}, "out of range"),
-        ({"question": "q", "frequency": 2**63}, "out of range"),
-        ({"question": "q", "bucket": "3"}, "text"),
-        ({"question": "q", "id": "a b"}, "space"),
-        ({"question": "q", "gold": "p"}, "list"),
-        ({"question": "q", "gold": ["a b"]}, "gold"),
-        ({"question": "q", "subject": "\ud800"}, "surrogate"),
-        ({"question": "q\0"}, "NUL"),
-    ],
-)
-def test_jsonl_faults(folder, record, message):
-    good = {"question": "Who?", "split": "dev"}
-    path = write(folder, "\n".join(map(json.dumps, [good, {"split": "dev", **record}])))
-    questions, problems = read(path)
-    assert len(questions) == 1
-    assert problems[0].line == 2
-    with pytest.raises(BadInput, match=message):
-        raise problems[0]
+FAULTS = (
+    ({"id": "a"}, "no 'question'"),
+    ({"question": ""}, "empty"),
+    ({"question": 3}, "a number"),
+    ({"question": "q", "answers": [" \u200b"]}, "nothing to match|empty"),
+    ({"question": "q", "answers": [1]}, "a number"),
+    ({"question": "q", "answers": ["("], "answer_rule": "regex"}, "not a pattern"),
+    ({"question": "q", "split": "later"}, "later"),
+    ({"question": "q", "split": None}, "--split"),
+    ({"question": "q", "answer_rule": "fuzzy"}, "fuzzy"),
+    ({"question": "q", "frequency": -1}, "out of range"),
+    ({"question": "q", "frequency": 2**63}, "out of range"),
+    ({"question": "q", "bucket": "3"}, "text"),
+    ({"question": "q", "id": "a b"}, "space"),
+    ({"question": "q", "gold": "p"}, "list"),
+    ({"question": "q", "gold": ["a b"]}, "gold"),
+    ({"question": "q", "subject": "\ud800"}, "surrogate"),
+    ({"question": "q\0"}, "NUL"),
+)  # fmt: skip
+
+
+def test_jsonl_faults(folder):
+    for record, message in FAULTS:
+        good = {"question": "Who?", "split": "dev"}
+        path = write(folder, "\n".join(map(json.dumps, [good, {"split": "dev", **record}])))
+        questions, problems = read(path)
+        assert len(questions) == 1
+        assert problems[0].line == 2
+        with pytest.raises(BadInput, match=message):
+            raise problems[0]
 
 
 VALUES = st.recursive(
@@ -266,22 +264,7 @@ VALUES = st.recursive(
     max_leaves=4,
 )
 NAMES = st.sampled_from(
-    [
-        "id",
-        "question",
-        "text",
-        "answers",
-        "gold",
-        "split",
-        "set",
-        "dataset",
-        "frequency",
-        "bucket",
-        "relation",
-        "subject",
-        "template",
-        "answer_rule",
-    ]
+    "id question text answers gold split set dataset frequency bucket relation subject template answer_rule".split()
 )
 
 

@@ -131,6 +131,8 @@ def test_adding_an_encoder_keeps_comments(study):
     text = study.settings_path.read_text()
     assert "# Hits kept per question" in text
     assert study.settings.encoders["dpr"].passage_model == "p"
+    add_encoder(study.settings_path, "cut", {"model": "a", "passage_template": "{title}: {text:.3}"})
+    assert study.settings.encoders["cut"].passage_template.format(title="a", text="bcde") == "a: bcd"
     with pytest.raises(Refused, match="already an encoder"):
         add_encoder(study.settings_path, "dpr", {"model": "m"})
     with pytest.raises(Refused, match="encoder name"):
