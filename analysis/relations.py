@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -54,13 +53,6 @@ RELATIONS: dict[str, Relation] = {
 def relation_name(id: str) -> str:
     """Return a relation's display name, as in "P19 place of birth"; for an unknown relation, its id."""
     return f"{id} {RELATIONS[id].label}" if id in RELATIONS else id
-
-
-def short_label(id: str) -> str:
-    """Return a relation's label without what qualifies it: "located in" for "located in the administrative territorial
-    entity"; for an unknown relation, its id.
-    """
-    return re.split(" the | / ", RELATIONS[id].label)[0] if id in RELATIONS else id
 
 
 def relation_order(id: str) -> tuple[int, str]:

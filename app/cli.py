@@ -54,7 +54,7 @@ PATH: dict[str, dict[str, tuple[str, str]]] = {
             "Count the causes of one run's misses, or of two runs': near-namesakes, other words, rare subjects "
             "and others.",
         ),
-        "map": ("map:map_app", "Make maps of the embedding space, list them, print their numbers."),
+        "map": ("map:map_app", "Make maps of the embedding space."),
         "oracle": (
             "compare:oracle",
             "Show what an oracle reaches that chooses the best of several runs for each question, and how often "

@@ -47,6 +47,11 @@ def print_status(summary: dict[str, Any], next_step: Step | None) -> None:
         console.print(
             f"Run {name}: {quantity(manifest['questions'], 'question')}, k={manifest['k']}, made {manifest['made']}"
         )
+    for name, manifest in summary["maps"].items():
+        counts = f"{quantity(manifest['question_points'], 'question')}, {quantity(manifest['passages'], 'passage')}"
+        console.print(
+            f"Map {name}: {escape(' and '.join(each['name'] for each in manifest['encoders']))}, {counts}, made {manifest['made']}"
+        )
     if summary["gold_found"]:
         ways = ", ".join(f"{count:,} {escape(way)}" for way, count in summary["gold_found"].items())
         console.print(f"Gold passages by how they were found: {ways}")

@@ -12,9 +12,7 @@ from blindspot.backend.core import jobs
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import set_unit
 from blindspot.backend.evaluation import saved_slices
-from blindspot.backend.evaluation.saved_selections import save_selection
 from blindspot.backend.judging.batches import batch_of_pairs, make_batch
-from blindspot.backend.maps import edits
 from blindspot.backend.upkeep import parts
 from blindspot.backend.upkeep.downloads import download
 from blindspot.db.errors import BlindspotError, Refused
@@ -55,13 +53,6 @@ def started(monkeypatch) -> list:
     return commands
 
 
-class _Map:
-    """A minimal map for tests that stop before its clusters are read."""
-
-    def __init__(self, study: Study):
-        self.study = study
-
-
 # Attempts of each action: each must refuse a person without the right before it does anything.
 ATTEMPTS = {
     "judge": [lambda study, by: Labels(study.labels_path).add(by, LabelEvent(f"bad-{by}", "bad_question", "q0"))],
@@ -77,15 +68,6 @@ ATTEMPTS = {
     "save slices": [
         lambda study, by: saved_slices.save(study, f"slice of {by}", "relation:P19", by=by),
         lambda study, by: saved_slices.delete(study, "nothing", by=by),
-        lambda study, by: save_selection(study, f"selection of {by}", ["q0"], ["q:q0"], "map", by),
-    ],
-    "edit maps": [
-        lambda study, by: edits.rename(_Map(study), 0, "x", actor=by),
-        lambda study, by: edits.note(_Map(study), 0, "x", actor=by),
-        lambda study, by: edits.merge(_Map(study), [0, 1], actor=by),
-        lambda study, by: edits.split(_Map(study), 0, actor=by),
-        lambda study, by: edits.undo(_Map(study), actor=by),
-        lambda study, by: edits.redo(_Map(study), actor=by),
     ],
     "set the unit": [lambda study, by: set_unit(study, "subject", by)],
     "make batches": [

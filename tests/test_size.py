@@ -12,18 +12,18 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # package, lines at most, kB at most, lines planned
 TABLE = """
-analysis                3761  166.7  1800
-app                    22025  985.1 10500
+analysis                3662  162.9  1800
+app                    20339  908.6 10500
 backend                   20    0.9     0
 backend/checking        4482  196.3  2000
-backend/core            4046  165.3  2300
+backend/core            4040  165.2  2300
 backend/data            6766  284.2  3600
 backend/demo             393   15.6   400
-backend/evaluation      5895  260.5  2700
-backend/experiments     5006  212.8  2300
+backend/evaluation      5807  257.0  2700
+backend/experiments     5004  213.0  2300
 backend/judges          4256  189.1  1900
 backend/judging         2289  101.3  1500
-backend/maps            1509   63.8   700
+backend/maps             990   41.8   700
 backend/reader          1661   71.8   700
 backend/recipes          645   27.0   300
 backend/reports          747   37.1     0
@@ -32,8 +32,8 @@ backend/service         1072   44.0   650
 backend/text            1099   46.9   800
 backend/training        4538  195.5  2300
 backend/training_sets   3106  132.6  2200
-backend/upkeep           464   21.0   350
-db                      5028  220.2  3400
+backend/upkeep           453   20.4   350
+db                      5027  220.1  3400
 src                     1070   48.4   650
 benchmarks              4634  207.2  3000
 docs                     200    9.0     0

@@ -233,6 +233,7 @@ function settle() {
     head.title ||= "Sort by this column";
   }
   drawLines();
+  listenToMap();
   if (session.toTop) {
     session.toTop = false;
     main()?.scrollTo({ top: 0 });
@@ -251,6 +252,20 @@ function settle() {
   if (session.focus && document.activeElement === document.body) {
     document.querySelector(`a[data-focus="${CSS.escape(session.focus)}"]`)?.focus({ preventScroll: true });
   }
+}
+
+// A click on a point of the map opens it while the lasso is chosen too: Streamlit hears clicks in the other modes alone.
+function listenToMap() {
+  const plot = document.querySelector(".st-key-map-picture .js-plotly-plot:not([data-linked])");
+  if (!plot?.on) return;
+  plot.dataset.linked = "yes";
+  plot.on("plotly_click", ({ points: [point] = [] }) => {
+    const given = point?.customdata ?? point?.data.customdata?.[point.pointNumber];
+    if (!given) return;
+    const target = new URL(location.href);
+    target.searchParams.set("point", Array.isArray(given) ? given[0] : given);
+    go(target.href);
+  });
 }
 
 function schedule() {
@@ -276,12 +291,11 @@ function start() {
     session.started = false;
     delete document.documentElement.dataset.blindspot;
   };
-  keep(["blindspot-pixels", Math.ceil(window.devicePixelRatio || 1)]);   // for the next session, see `map/figure.py`
   session.started = true;
   document.documentElement.dataset.blindspot = "ready";     // before this, links are ordinary links and keys do nothing
 }
 
-// Store a cookie for the next visit: the name of the person (local app only), or what the screen is like. An empty value deletes
+// Store the name of the person in a cookie for the next visit (local app only). An empty value deletes
 // the cookie. Signed-in sessions have a separate cookie, which the server sets and scripts cannot read.
 function keep([name, value]) {
   const secure = location.protocol === "https:" ? "; Secure" : "";

@@ -1,6 +1,4 @@
-"""Map: a 2-D projection of questions and passages, coloured by their properties; lasso selections become slices or
-batches.
-"""
+"""Map: a 2-D projection of questions and passages, coloured by their properties; what a lasso selects goes to judging."""
 
 from __future__ import annotations
 
@@ -9,31 +7,27 @@ from typing import Any, NamedTuple
 
 import streamlit as st
 
+from blindspot.analysis.accuracy import Estimate
 from blindspot.app import study as opened_study
 from blindspot.app import url, who
 from blindspot.app.components.empty_page import show_empty_page
-from blindspot.app.components.map import clusters, form, groups, selection
-from blindspot.app.components.map.answer import answer
-from blindspot.app.components.map.data import MapPoints, known_of, open_map, points, runs_over
+from blindspot.app.components.map import clusters, form, selection
+from blindspot.app.components.map.data import MapPoints, first_hits, known_of, open_map, points, runs_over
 from blindspot.app.components.map.figure import selectable
-from blindspot.app.components.map.parts import address, quality_line, spread_table, warnings
-from blindspot.app.components.map.picture import marks_of, plot
+from blindspot.app.components.map.parts import address, quality_line, warnings
+from blindspot.app.components.map.picture import Colouring, plot
 from blindspot.app.components.map.point import point_panel
-from blindspot.app.components.map.shown import Colouring, Shown
-from blindspot.app.components.marks import choices_fold, notice
+from blindspot.app.components.marks import choices_fold, notice, unbroken
 from blindspot.app.components.message import show_last_message
 from blindspot.app.components.parts import parts_panel
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
-from blindspot.app.markup import div, link, show, tag
-from blindspot.backend.evaluation.saved_selections import saved_selection
+from blindspot.app.markup import Html, div, link, show, tag
+from blindspot.backend.core.result_table import stated_interval
 from blindspot.backend.evaluation.settings import HEADLINE_K
-from blindspot.backend.maps.colours import (
-    MAP_COLOURS,
-    MapColour,
-)
-from blindspot.backend.maps.edits import clusters_of
-from blindspot.backend.maps.question_groups import are_by_relation
+from blindspot.backend.maps.clusters import Clusters, clusters_of
+from blindspot.backend.maps.colours import MAP_COLOURS, MapColour
+from blindspot.backend.maps.point_values import success_of
 from blindspot.backend.maps.stored import Map, maps_of
 from blindspot.backend.text.number_words import quantity
 
@@ -57,25 +51,55 @@ def page() -> None:
     runs = runs_over(map)
     run = url.one_of("run", runs, runs[0]) if runs else None
     colours = {colour.name: colour for colour in MAP_COLOURS if runs or not colour.needs_run}
-    of_relations = "relation" if are_by_relation(known_of(map)) else "kind"
-    usual = "hit" if "hit" in colours else of_relations
+    usual = "hit" if "hit" in colours else "relation"
     colour = colours[url.one_of("by", list(colours), usual)]
     with st.container(key="pickers"):
         choices = Choices(names, {name: each.title for name, each in colours.items()}, usual, runs)
         other, k, view = _pickers(map, choices, run, colour)
-    state = clusters_of(map)
-    coloured = Colouring(colour, run, other, k)
-    shown = Shown(map, state, coloured, view, runs)
+    coloured, state = Colouring(colour, run, other, k), clusters_of(map)
+    number = url.number("cluster", 0, 0) - 1
+    cluster = number if number in state.ids else None
     with head:
-        answer(shown)
-        show(choices_fold(f"map {name}, by {colour.title}, k = {k}"))
-    _picture(shown)
+        show(_answer(map, coloured), choices_fold(f"map {name}, by {colour.title}, k = {k}"))
+    _picture(map, state, coloured, view, cluster)
     in_table = list(dict.fromkeys(name for name in (run, other, *runs) if name is not None))[:RUNS_SHOWN]
-    rows = clusters.rows_of_runs(map, state, in_table, k)
-    clusters.table(map, state, rows, coloured.run_of_misses, k, shown.cluster)
-    statistics = tag("summary", "Statistics: how far the map can be trusted, and the spread of each group")
-    show(tag("details", statistics, quality_line(map), spread_table(map), cls="panel fold"))
+    clusters.table(map, state, in_table, k, cluster)
+    show(
+        tag(
+            "details", tag("summary", "Statistics: how far the map can be trusted"), quality_line(map), cls="panel fold"
+        )
+    )
     parts_panel(study, "map", list(maps), can_download=False)
+
+
+def _answer(map: Map, coloured: Colouring) -> Html:
+    """The title: how many of its questions the runs miss, where the colours show hits and misses; else what is on the
+    map.
+    """
+    run, other, k = coloured.run_of_misses, coloured.other, coloured.k
+    if run is None:
+        return tag("h1", f"{quantity(map.shown_questions, 'question')} among {quantity(len(map.ordinals), 'passage')}")
+    hits = _hits(map, run, k)
+    missed = f"{run} misses {_missed(hits):,} of {quantity(hits.n, 'question')}"
+    if other is not None:
+        others = _hits(map, other, k)
+        return tag(
+            "h1", unbroken(f"{missed} in the top {k}, {other} {_missed(others):,} of {others.n:,}", [run, other])
+        )
+    share = ""
+    if hits.low is not None:
+        value, low, high = hits.percent
+        share = f": {100 - value:.1f}% {stated_interval(100 - high, 100 - low)}"
+    return tag("h1", unbroken(f"{missed} in the top {k}{share}", [run]))
+
+
+def _hits(map: Map, run: str, k: int) -> Estimate:
+    known = known_of(map)
+    return success_of(range(len(known.questions)), known, first_hits(map.study, run), k)
+
+
+def _missed(hits: Estimate) -> int:
+    return round(hits.n * (1 - (hits.value or 0.0)))
 
 
 class Choices(NamedTuple):
@@ -100,7 +124,7 @@ def _pickers(map: Map, choices: Choices, run: str | None, colour: MapColour) -> 
     columns = dict(zip(shown, st.columns([widths[name] for name in shown], vertical_alignment="bottom"), strict=True))
     other, view = None, 0
     with columns["map"]:
-        about_last = ("point", "group", "cluster", "selection", "list", "view")
+        about_last = ("point", "cluster", "list", "view")
         url.select("Map", "map", maps, maps[0], forget=about_last, **_named("Map: "))
     with columns["by"]:
         url.select("Colour by", "by", list(colours), usual, **_named("Colour: ", colours.__getitem__))
@@ -171,45 +195,32 @@ def _encoder_view(map: Map) -> int:
     return int(url.select("Placed by", "view", list(words), "0", **_named("Placed by ", words.__getitem__)))
 
 
-def _picture(shown: Shown) -> None:
-    """Show the map and what is selected on it."""
-    map, known = shown.map, points(shown.map)
-    saved = saved_selection(map.study, url.value("selection")).points if url.value("selection") else None
-    point = url.value("point")
+def _picture(map: Map, state: Clusters, coloured: Colouring, view: int, cluster: int | None) -> None:
+    """Show the map, and beside it the open point and what is selected."""
+    known = points(map)
     with st.container(key="map-body"):
         picture_column, right = st.columns([7, 3])
         with picture_column:
             with st.container(key="map-picture", height="stretch"):
-                plot(shown, known, marks_of(shown, known, saved))
+                plot(map, known, state, coloured, view, cluster)
             show(warnings(map, len(selectable(len(map)))))
         with right:
-            with st.container():
-                if shown.point is not None:
-                    show(point_panel(shown.point))
-                elif point:
-                    show(notice("This point is not on this map. ", link("Close", address(map, point=None))))
-            _selection_panel(shown, known, saved, bool(point))
+            _panels(map, known, state, coloured, view, cluster)
 
 
-def _selection_panel(shown: Shown, points: MapPoints, saved_ids: tuple[str, ...] | None, reading: bool) -> None:
-    map, (_, run, other, k), reference = shown.map, shown.colouring, shown.reference
-    if shown.cluster is not None:
-        clusters.opened_cluster(map, points, shown.clusters, shown.cluster, run, reference, k)
-    elif shown.group is not None:
-        groups.opened_group(map, points, shown.group, run, reference, k, shown.view)
-    elif saved_ids is not None:
-        on_map = [id for id in saved_ids if id in points.number]
-        if len(on_map) < len(saved_ids):
-            show(notice(f"Not on this map: {quantity(len(saved_ids) - len(on_map), 'point')} of this selection."))
-        selection.panel(map, points, on_map, url.value("selection"), run, k)
+def _panels(map: Map, known: MapPoints, state: Clusters, coloured: Colouring, view: int, cluster: int | None) -> None:
+    _, run, other, k = coloured
+    point = url.value("point")
+    if point in known.number:
+        runs = [name for name in (run, other) if name is not None]
+        show(point_panel(map, known, known.number[point], runs, k, view))
+    elif point:
+        show(notice("This point is not on this map. ", link("Close", address(map, point=None))))
+    if cluster is not None:
+        clusters.opened_cluster(map, known, state, cluster, run, k)
     elif ids := selection.selected_ids(map):
-        selection.panel(map, points, ids, "Selection", run, k)
-    elif not reading:
-        if run is not None:
-            if other is None:
-                show(groups.list_of_misses(map, shown.listed, run, reference, k, shown.average))
-            else:
-                show(groups.list_of_changes(map, shown.listed, shown.changes, run, other, k, shown.is_training))
+        selection.panel(map, known, ids, "Selection", run, k)
+    elif not point:
         selection.hint()
 
 

@@ -48,17 +48,11 @@ def summary(study: Study) -> dict[str, Any]:
         "encoders": sorted(study.settings.encoders),
         "indexes": study.parts("indexes"),
         "runs": study.parts("runs"),
+        "maps": study.parts("maps"),
         "from_results": _results_summary(study),
         "gold_found": GoldMatches(study.labels_path).counts(),
         "jobs": [
-            {
-                "id": job.id,
-                "kind": job.kind,
-                "state": job.state,
-                "done": job.done,
-                "total": job.total,
-                "error": job.error,
-            }
+            {key: getattr(job, key) for key in ("id", "kind", "state", "done", "total", "error")}
             for job in latest_jobs(study)
         ],
     }

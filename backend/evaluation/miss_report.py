@@ -159,7 +159,7 @@ def _line_figures(line: CauseLine) -> dict[str, Any]:
 def misses(study: Study, run_a: str, run_b: str | None = None, options: MissOptions | None = None) -> MissReport:
     """Count the causes of the misses of one run or of two.
 
-    Raises: Missing for an unknown run, rule or saved selection; BadInput for an invalid k or slice, or if no question
+    Raises: Missing for an unknown run or rule; BadInput for an invalid k or slice, or if no question
         can be measured.
     """
     options = options or MissOptions()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from blindspot.analysis.expressions import NotAnExpression, parse
 from blindspot.backend.core.manifest import read_json, write_json
@@ -14,7 +13,6 @@ from blindspot.backend.core.study import Study
 from blindspot.db.errors import BadInput, Missing, Refused
 
 FILE = "slices.json"
-Named = TypeVar("Named")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,26 +24,21 @@ class SavedSlice:
 
 def saved_slices(study: Study) -> dict[str, SavedSlice]:
     """Return the saved slices by name, oldest first. Raises BadInput for a damaged file."""
-    return read_named(study, FILE, "slices", _slice_of)
+    path = study.folder / FILE
+    if not path.is_file():
+        return {}
+    try:
+        return {each["name"]: _slice_of(each) for each in read_json(path)["slices"]}
+    except (KeyError, TypeError, IndexError) as error:
+        raise BadInput(
+            "is not a list of slices; repair the file, or delete it to start with an empty list", path
+        ) from error
 
 
 def _slice_of(record: dict[str, Any]) -> SavedSlice:
     if not all(isinstance(value, str) for value in record.values()):
         raise TypeError
     return SavedSlice(**record)
-
-
-def read_named(study: Study, file: str, noun: str, read: Callable[[dict[str, Any]], Named]) -> dict[str, Named]:
-    """Return what is saved under names in a file of the study, oldest first. Raises BadInput for a damaged file."""
-    path = study.folder / file
-    if not path.is_file():
-        return {}
-    try:
-        return {each["name"]: read(each) for each in read_json(path)[noun]}
-    except (KeyError, TypeError, IndexError) as error:
-        raise BadInput(
-            f"is not a list of {noun}; repair the file, or delete it to start with an empty list", path
-        ) from error
 
 
 def save(study: Study, name: str, expression: str, replace: bool = False, by: str | None = None) -> SavedSlice:

@@ -36,7 +36,6 @@ TEXTS = {
     "word": "word:where (the question word; other if there is none)",
     "group": 'group:"4-9 mentions" (mentions of the subject, in ranges)',
     "tag": 'tag:bm25_only or tag:"wrong gold" (people\'s tags)',
-    "selection": 'selection:"far east" (saved on the map)',
 }
 NUMBERS = {
     "bucket": "bucket:0 or bucket>=6 (official buckets: 0 most frequent, 7 rarest)",
@@ -154,10 +153,6 @@ class Facts:
     def _text(self, name: str, value: str, condition: Condition) -> np.ndarray:
         if name == "tag":
             return self.tag(value) if value in TAGS else self._questions_with_tag(value, condition)
-        if name == "selection":
-            from blindspot.backend.evaluation.saved_selections import saved_selection
-
-            return self._question_mask(saved_selection(self.study, value).questions)
         sets = self.comparison.columns.dataset_split
         if name == "set":
             matching = [value in (*pair, set_label(*pair)) for pair in sets.names]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from blindspot.analysis.buckets import bucket_group
 from blindspot.backend.core.registry import Registry
 from blindspot.backend.core.runs import Run
-from blindspot.backend.maps.edits import NO_CLUSTER, Clusters
+from blindspot.backend.maps.clusters import NO_CLUSTER, Clusters
 from blindspot.backend.maps.point_values import UNLABELLED, PointFacts
 from blindspot.backend.maps.stored import Map
 from blindspot.db.records import Question
@@ -166,11 +166,6 @@ def hits_of_two(first_run: Sequence[str], second_run: Sequence[str]) -> list[str
         CELLS.get((first, second), first if first not in (FOUND, MISSED) else second)
         for first, second in zip(first_run, second_run, strict=True)
     ]
-
-
-def misses_of_two(run: Sequence[str], reference: Sequence[str]) -> list[str]:
-    """Return the hits and misses of a run, where what a reference run misses too is NEITHER."""
-    return [NEITHER if pair == (MISSED, MISSED) else pair[0] for pair in zip(run, reference, strict=True)]
 
 
 def _hit_note(run: str, k: int) -> str:

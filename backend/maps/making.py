@@ -27,7 +27,6 @@ from blindspot.backend.core.manifest import atomic_folder, read_manifest, write_
 from blindspot.backend.core.study import Study
 from blindspot.backend.maps.request import Points, chosen_points
 from blindspot.backend.maps.settings import MapRequest
-from blindspot.backend.maps.spreads import spreads
 from blindspot.backend.maps.stored import ALIGNED, MATCHED, SINGLE, Map
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import Dense
@@ -93,8 +92,6 @@ def make_map(study: Study, request: MapRequest, replace_old: bool = False, progr
         tell(0, None, "measuring the quality")
         qualities = [_quality(encoder, plane, request.seed) for encoder, plane in zip(encoders, planes)]
         labels, names = _clusters(study, encoders[0], points, request, tell)
-        tell(0, None, "measuring the spread of each group")
-        groups = spreads(study, points, [(encoder.passages, encoder.questions) for encoder in encoders])
         with atomic_folder(folder) as building:
             for number, (encoder, plane) in enumerate(zip(encoders, planes)):
                 np.save(building / f"coordinates.{number}.npy", plane)
@@ -104,7 +101,6 @@ def make_map(study: Study, request: MapRequest, replace_old: bool = False, progr
             np.save(building / "clusters.npy", labels)
             write_json(building / "questions.json", [question.id for question in points.questions])
             write_json(building / "words.json", names)
-            write_json(building / "spread.json", groups)
             about = _map_manifest(study, request, points, encoders, qualities)
             seconds = round(time.monotonic() - started, 1)
             write_manifest(building, {**about, **parts, "seconds": seconds})

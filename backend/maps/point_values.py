@@ -10,7 +10,7 @@ import numpy as np
 
 from blindspot.analysis.accuracy import Estimate, proportion, success_from_ranks
 from blindspot.backend.core.units import units_of
-from blindspot.backend.maps.edits import Clusters
+from blindspot.backend.maps.clusters import Clusters
 from blindspot.backend.maps.stored import Map
 from blindspot.db.labels import Labels
 from blindspot.db.records import Question
@@ -109,26 +109,11 @@ def cluster_rows(
     rows = []
     for id in clusters.ids:
         members = clusters.members(id).tolist()
-        questions = questions_of_cluster(point_facts, clusters, id)
+        questions = sorted({number for place in members for number in point_facts.questions_by_passage.get(place, ())})
         bare = np.array([point_facts.labels[place] == UNLABELLED for place in members])
         hits = {run: success_of(questions, point_facts, first, k) for run, first in first_ranks_by_run.items()}
-        rows.append(
-            ClusterRow(
-                id,
-                clusters.name(id),
-                len(members),
-                proportion(bare),
-                len(questions),
-                hits,
-            )
-        )
+        rows.append(ClusterRow(id, clusters.name(id), len(members), proportion(bare), len(questions), hits))
     return rows
-
-
-def questions_of_cluster(point_facts: PointFacts, clusters: Clusters, id: int) -> list[int]:
-    """Return the questions with a positive in a cluster, as places in `PointFacts.questions`."""
-    places = clusters.members(id).tolist()
-    return sorted({number for place in places for number in point_facts.questions_by_passage.get(place, ())})
 
 
 def success_of(numbers: Sequence[int], point_facts: PointFacts, first_ranks: Mapping[str, int], k: int) -> Estimate:

@@ -26,7 +26,7 @@ class Points:
 def chosen_points(study: Study, request: MapRequest) -> Points:
     """Return the questions and passages of a request.
 
-    Raises Missing if the questions, the run or the slice do not exist, and Refused if there are too few passages.
+    Raises Missing if the questions or the run do not exist, and Refused if there are too few passages.
     """
     questions = _questions(study, request)
     rng, ordinals = np.random.default_rng(request.seed), np.empty(0, np.int64)
@@ -67,8 +67,6 @@ def _rows_of_source(
 
 
 def _questions(study: Study, request: MapRequest) -> list[Question]:
-    if request.slice is not None:
-        return study.questions.with_ids(dict.fromkeys(request.slice))
     if request.questions is None and request.run is not None:
         return study.questions.with_ids(study.run(request.run).question_ids)
     if request.questions is None and not len(study.questions):

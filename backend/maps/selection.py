@@ -1,4 +1,4 @@
-"""Convert points selected on a map to pairs to judge, and to the questions of a slice. Points are identified by id."""
+"""Convert points selected on a map to pairs to judge. Points are identified by id."""
 
 from __future__ import annotations
 
@@ -58,26 +58,6 @@ def pairs_to_judge(map: Map, point_facts: PointFacts, run: Run, selected_points:
     needed = sorted({ordinal for _, ordinal in pairs})
     names = dict(zip(needed, map.study.corpus.passages(needed), strict=True))
     return Pairs([(question, names[ordinal].id) for question, ordinal in pairs], len(selected - matched), more)
-
-
-def questions_of_selection(point_facts: PointFacts, map: Map, selected_points: Iterable[str]) -> list[str]:
-    """Return the selected questions, and the questions with a positive among the selected passages, in the map's
-    order.
-    """
-    selected_points = set(selected_points)
-    places = {ordinal: place for place, ordinal in enumerate(map.ordinals.tolist())}
-    ordinals = map.study.corpus.ordinals({id[2:] for id in selected_points if id.startswith(PASSAGE)}).values()
-    questions = {
-        number
-        for ordinal in ordinals
-        if ordinal in places
-        for number in point_facts.questions_by_passage.get(places[ordinal], ())
-    }
-    return [
-        question.id
-        for number, question in enumerate(point_facts.questions)
-        if QUESTION + question.id in selected_points or number in questions
-    ]
 
 
 def send_to_judging(

@@ -30,7 +30,6 @@ class MapRequest:
     questions: str | None = Field(
         default=None, description="Questions: a split, a question set, or SET/SPLIT; default those of --run, else all"
     )
-    slice: tuple[str, ...] | None = Field(default=None, description="Ids of the questions, in place of a split")
     run: str | None = Field(default=None, description="Run whose top passages go on the map")
     passages: tuple[Source, ...] = Field(default=SOURCES, description="Source of passages")
     top: int = Field(default=10, title="Top k of the run", description="Number of top passages of each question", ge=1)

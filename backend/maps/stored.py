@@ -69,11 +69,6 @@ class Map:
     def ordinals(self) -> np.ndarray:
         return self._array("ordinals.npy")
 
-    @cached_property
-    def spread(self) -> list[dict]:
-        """The stored result of `blindspot.backend.maps.spreads.spreads`."""
-        return read_json(self.folder / "spread.json")
-
     def coordinates(self, encoder: int = 0) -> np.ndarray:
         """Return the coordinates of all points under one encoder, (points, 2) float32. The two, which have no meaning of
         their own, change places in a map that is higher than wide, because windows are wide.
@@ -113,15 +108,6 @@ class Map:
             return nearest_rows(query, vectors, min(k, len(vectors)), similarity)
         excluded = np.array([ordinal])
         return nearest_rows(query, vectors, min(k, len(vectors) - 1), similarity, excluded_rows=excluded)
-
-    def nearest_among(self, point: int, ordinals: np.ndarray, encoder: int = 0) -> Neighbours:
-        """Return some passages in the order of their nearness to a point, in the original space, as `neighbours`.
-        ordinals: (m,) int, at least one. Raises as `neighbours`.
-        """
-        vectors, similarity = self._index_vectors(encoder)
-        query, _ = self._vector(point, vectors, encoder)
-        found = nearest_rows(query, np.asarray(vectors[ordinals]), len(ordinals), similarity)
-        return Neighbours(ordinals[found.rows], found.similarity)
 
     def _index_vectors(self, encoder: int) -> tuple[np.ndarray, Similarity]:
         each = self.manifest["encoders"][encoder]

@@ -25,7 +25,7 @@ _KEYS = {
     "run": {"run", "runs", "judge_run", "over", "train", "dev"},
     "training-set": {"training_set", "training_sets", "sets"},
     "model": _MODEL_KEYS | {"sparse", "dense", "ranker", "cross_encoder"},
-    "map": {"map"},
+    "map": set(),
 }
 """The keys of a record under which the name of a part of this kind is stored."""
 _WORDS = {
@@ -118,10 +118,6 @@ def _dependents_by_record(study: Study, kind: str, name: str) -> Iterator[Depend
     for batch in Queue(study.labels_path).batches():
         if _mentions_part(batch.settings, name, _KEYS[kind]):
             yield Dependent("batch", batch.name, "", "names")
-    for file, words in (("selections.json", "saved selection"), ("slices.json", "saved slice")):
-        for each in _json_objects(study.folder / file):
-            if _mentions_part(each, name, _KEYS[kind]):
-                yield Dependent(words, str(each.get("name", "")), "", "names")
 
 
 def _read_records(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -137,13 +133,6 @@ def _read_records(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 continue  # a damaged record is reported where the part is opened
             if isinstance(content, dict):
                 yield part.name, content
-
-
-def _json_objects(path: Path) -> list[dict[str, Any]]:
-    if not path.is_file():
-        return []
-    content = read_json(path)
-    return [each for rows in content.values() for each in rows] if isinstance(content, dict) else []
 
 
 def _mentions_part(value: Any, name: str, keys: set[str] | None, below_key: bool = False) -> bool:

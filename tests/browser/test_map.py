@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from itertools import combinations
 
 import pytest
 from playwright.sync_api import expect
@@ -12,12 +11,11 @@ from playwright.sync_api import expect
 from blindspot.app import server
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
-from blindspot.backend.evaluation.saved_selections import saved_selections
 from blindspot.backend.maps.making import make_map
 from blindspot.backend.maps.settings import MapRequest
 from blindspot.backend.retrieval.dense import build_index
 from blindspot.db.queue import Queue
-from tests.browser.pages import parameters, ready, visit
+from tests.browser.pages import parameters, visit
 from tests.browser.servers import showing
 from tests.studies import tiny_bert
 
@@ -89,7 +87,7 @@ def typed(tab, label: str, words: str) -> None:
     tab.wait_for_selector("[data-test-script-state=notRunning]", state="attached")
 
 
-def test_from_a_lasso_to_a_batch_and_a_slice(tab, maps_address, mapped):
+def test_from_a_lasso_to_a_batch(tab, maps_address, mapped):
     frame = picture(tab, maps_address, "map=one&k=10")
     lasso(tab, frame)
     panel = tab.locator(".st-key-map-selection")
@@ -100,31 +98,6 @@ def test_from_a_lasso_to_a_batch_and_a_slice(tab, maps_address, mapped):
     panel.get_by_role("button", name="Create batch").click()
     expect(tab.locator(".notice", has_text=f"Created batch “{name}”: 40 questions")).to_be_visible()
     assert [batch.name for batch in Queue(mapped.labels_path).batches()] == [*before, name]
-
-    panel.get_by_text("Save as a slice").click()
-    typed(tab, "Name of the slice", "everyone")
-    panel.get_by_role("button", name="Save", exact=True).click()
-    expect(tab.locator(".notice", has_text="Saved “everyone”")).to_be_visible()
-    assert parameters(tab)["selection"] == "everyone" and len(saved_selections(mapped)["everyone"].questions) == 40
-    tab.reload()
-    ready(tab)
-    expect(tab.locator(".st-key-map-selection .list-head")).to_contain_text("40 questions and 61 passages")
-
-
-@pytest.mark.parametrize("screen", [1, 2])
-def test_the_canvas_has_the_pixels_of_the_screen_from_the_second_session_on(browser, maps_address, screen):
-    context = browser.new_context(viewport={"width": 1400, "height": 900}, device_scale_factor=screen)
-    tab = context.new_page()
-    found = []
-    for _ in range(2):
-        picture(tab, maps_address, "map=one")
-        canvas = tab.locator(".js-plotly-plot .gl-canvas").first
-        found.append(canvas.evaluate("each => Math.round(each.width / each.clientWidth)"))
-        height = tab.locator(".js-plotly-plot").evaluate("each => each._fullLayout.height")
-        kept = {each["name"]: each["value"] for each in context.cookies()}
-        assert kept["blindspot-map-height"] == str(height) and height == int(height) > 450
-    context.close()
-    assert found == [2, screen]
 
 
 def test_a_selection_outlives_another_colour_and_can_be_cleared(tab, maps_address):
@@ -162,59 +135,6 @@ def test_a_click_opens_the_passage_whose_point_it_is_and_back_closes_it(tab, map
     expect(tab.locator(".map-point h2")).to_have_text(first)
     tab.go_back()
     expect(tab.locator(".map-point")).to_have_count(0)
-
-
-RINGED = """() => {
-  const canvas = document.querySelector(".js-plotly-plot .svg-container > canvas:last-child");
-  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-  return data.some((red, i) => i % 4 === 0 && red === 0xea && data[i + 1] === 0x3a && data[i + 2] === 0x9c);
-}"""
-"""Whether the picture has the colour of rings."""
-
-
-def test_an_open_point_gets_a_ring(tab, maps_address):
-    picture(tab, maps_address, "map=one")
-    assert not tab.evaluate(RINGED)
-    picture(tab, maps_address, "map=one&point=p:p0")
-    assert tab.evaluate(RINGED)
-
-
-def test_the_questions_of_a_group_get_rings_while_the_list_is_pointed_at(tab, maps_address):
-    picture(tab, maps_address, "map=one")
-    tab.locator(".misses tbody tr").first.hover()
-    tab.wait_for_function(RINGED)
-    tab.locator("h1").hover()
-    tab.wait_for_function(f"!({RINGED})()")
-
-
-@pytest.mark.parametrize("width", [1400, 400])
-def test_names_on_the_map_lie_beside_each_other_and_not_over(tab, maps_address, width):
-    tab.set_viewport_size({"width": width, "height": 900})
-    picture(tab, maps_address, "map=one&by=cluster")
-    boxes = tab.evaluate("""() => [...document.querySelectorAll(".js-plotly-plot .annotation")]
-      .filter((each) => getComputedStyle(each).visibility === "visible")
-      .map((each) => each.getBoundingClientRect()).map(({ left, right, top, bottom }) => [left, right, top, bottom])""")
-    assert boxes and all(left >= 0 and right <= width for left, right, _, _ in boxes)
-    for one, other in combinations(boxes, 2):
-        beside = one[1] <= other[0] or other[1] <= one[0]
-        assert beside or one[3] <= other[2] + 0.5 or other[3] <= one[2] + 0.5
-    tab.set_viewport_size({"width": 1400, "height": 900})
-
-
-def test_a_group_opens_from_the_list_and_closes_again(tab, maps_address):
-    picture(tab, maps_address, "map=one")
-    tab.locator(".misses th[scope=row] a").first.click()
-    ready(tab)
-    assert parameters(tab)["group"] == "P19"
-    expect(tab.locator(".st-key-map-selection .list-head")).to_contain_text("place of birth")
-    assert (
-        tab.locator("h1")
-        .inner_text()
-        .startswith("Of the 40 questions of the relation “place of birth”, tiny-dev misses")
-    )
-    tab.get_by_text("Show all relations").click()
-    expect(tab.locator(".misses")).to_be_visible()
-    assert "group" not in parameters(tab)
 
 
 def test_hostile_titles_stay_text_on_the_map(tab, maps_address):

@@ -7,7 +7,7 @@ density of the others is drawn.
 
 from __future__ import annotations
 
-import itertools
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from html import escape
 from pathlib import Path
@@ -31,14 +31,10 @@ from blindspot.backend.maps.colours import (
 )
 from blindspot.backend.maps.point_values import categories
 from blindspot.backend.maps.stored import Map
-from blindspot.backend.text.number_words import quantity
 
 SELECTABLE = 20_000
-RING = "#ea3a9c"  # 3.8 to 1 on white, 4.8 to 1 on the dark page
 FADED, FAINT = 0.3, 0.12  # opacity of the points that fade, and of those of a map with many questions, which overlap
-PARTS = 12  # the map's extent is cut into so many parts, across and down, of which a name looks for the fullest
 OTHERS = "other"
-PLACE = "place"  # the annotations that `link.js` keeps apart
 GREY, DARK_GREY = "#78828c", "#626a72"
 PURPLE = "#7a5fb8"
 COLOURS = (*CHARTS[:5], "#3b93c4", PURPLE, "#a0522d", "#2e8b8b", "#b03a5b", "#6b8e23", "#4169a1")
@@ -70,82 +66,21 @@ FIXED = {
     "open": (PURPLE, "hexagon"),
     "question": (PINK, "circle"),
 }
-LAYERS = ((POSITIVE,), (BOTH,), (FOUND, NEITHER, MISSED), (ONLY_SECOND, ONLY_FIRST))
-"""Hits and misses as they are drawn: what differs between two runs above the others, and those of a layer in turns, so
-that none hides the others where points are dense.
-"""
-TURNS = 8
 MANY_QUESTIONS = 800
 """More questions than so many are drawn smaller, so that their rings do not become one blob."""
 PASSAGE_SIZE = 4
 SMALL_QUESTION, SMALL = 6, 3  # a question and a passage of a map with many questions
 _LINE = 62
-LONGEST_NAME = 36  # characters of a name on the map
-PIXELS_COOKIE, HEIGHT_COOKIE = "blindspot-pixels", "blindspot-map-height"
 
 
-class Marks(NamedTuple):
-    """How points stand out from others.
-
-    Attributes:
-        strong: the ids of the points that do not fade; None if none fades.
-        ringed: the ids of the points that get a ring.
-    """
-
-    strong: frozenset[str] | None = None
-    ringed: frozenset[str] = frozenset()
-
-
-NO_MARKS = Marks()
-
-
-class PlaceName(NamedTuple):
-    """A name to write on the map at a place. counts: what follows the name in plain type."""
-
-    words: str
-    x: float
-    y: float
-    counts: str = ""
-
-
-def fullest_place(own: np.ndarray, places: np.ndarray) -> tuple[float, float]:
-    """Return the point among some of the map's where these are densest: the middle one of the fullest part of the map.
-
-    Args: own: (m, 2) float, at least one. places: (n, 2) float, all points of the map.
-    """
-    extent = float(np.ptp(places, axis=0).max()) or 1.0
-    parts = np.floor((own - places.min(axis=0)) / (extent / PARTS))
-    _, part_of, counts = np.unique(parts, axis=0, return_inverse=True, return_counts=True)
-    own = own[part_of.reshape(-1) == int(np.argmax(counts))]
-    x, y = own[np.argmin(np.square(own - own.mean(axis=0)).sum(axis=1))].tolist()
-    return x, y
-
-
-def held_figure(
-    map: Map,
-    values: Sequence[str],
-    view: int,
-    marks: Marks,
-    *parts: Any,
-    names: tuple[PlaceName, ...] = (),
-) -> Any:
-    """Return `map_figure` with names of places, cached as long as its contents stay the same.
+def held_figure(map: Map, values: Sequence[str], view: int, strong: frozenset[str] | None, *parts: Any) -> Any:
+    """Return `map_figure`, cached as long as its contents stay the same.
 
     Args:
-        parts: hovers, ids and `labelled` of `map_figure`.
-        names: the most important first, each at the place it names; `link.js` moves them beside it.
+        parts: hovers, ids and `label_of_value` of `map_figure`.
     """
-    version = hash((*values, *(parts[-1](name) for name in dict.fromkeys(values)), names))
-    of_map = (map.folder, map.manifest["made"], version)
-    return _cached_figure(map, values, (*parts, names), view, marks, _last_height(), of_map)
-
-
-def _last_height() -> int:
-    """Return the height in pixels of the picture in an earlier session (`link.js`), or else Plotly's own. Streamlit plots
-    before it knows the height of the place, and again when it does: a picture of that height is right at once.
-    """
-    told = st.context.cookies.get(HEIGHT_COOKIE, "")
-    return min(max(int(told), 100), 4000) if told.isascii() and told.isdigit() and len(told) < 6 else 450
+    version = hash((*values, *(parts[-1](name) for name in dict.fromkeys(values))))
+    return _cached_figure(map, values, parts, view, strong, (map.folder, map.manifest["made"], version))
 
 
 @st.cache_resource(max_entries=12, show_spinner=False)
@@ -154,23 +89,11 @@ def _cached_figure(
     _categories: Sequence[str],
     _parts: tuple,
     view: int,
-    marks: Marks,
-    height: int,
+    strong: frozenset[str] | None,
     cache_version: tuple[Path, str, int],
 ) -> Any:
-    hovers, ids, labelled, names = _parts
-    made = map_figure(_map, hovers, ids, _categories, view, marks, labelled)
-    made.update_layout(height=height)
-    for name in names:
-        words = escape(shorten(name.words, LONGEST_NAME, placeholder=" …"), quote=False)
-        text = f"<b>{words}</b> {name.counts}".strip()
-        made.add_annotation(text=text, x=name.x, y=name.y, showarrow=False, font={"size": 13}, name=PLACE)
-    if _map.shown_questions:
-        corner = {"xref": "paper", "yref": "paper", "x": 0, "y": 0, "xanchor": "left", "yanchor": "bottom"}
-        passages = quantity(len(_map.study.corpus), "passage")
-        drawn = f"{quantity(_map.shown_questions, 'question')} (large), {len(_map.ordinals):,} of {passages}"
-        made.add_annotation(text=drawn, showarrow=False, font={"size": 12}, **corner)
-    return made
+    hovers, ids, label_of_value = _parts
+    return map_figure(_map, hovers, ids, _categories, view, strong, label_of_value)
 
 
 def map_figure(
@@ -179,7 +102,7 @@ def map_figure(
     ids: Sequence[str],
     values: Sequence[str],
     view: int = 0,
-    marks: Marks = NO_MARKS,
+    strong: frozenset[str] | None = None,
     label_of_value: Any = str,
 ) -> Any:
     """The map as a plotly figure.
@@ -188,6 +111,7 @@ def map_figure(
         hovers, ids: one entry for each point; `hover_text` makes the first.
         values: the category of each point.
         view: index of the encoder that places the points.
+        strong: the ids of the points that do not fade; None if none fades.
         label_of_value: returns the name of a category.
     """
     from plotly.graph_objects import Figure
@@ -213,11 +137,8 @@ def map_figure(
         if not any(trace.get("legendgroup") == style.name for trace in traces):
             traces.append(_legend_entry(style))
         traces.append(_trace(places[shown[rows]], [ids[i] for i in shown[rows]], texts, style))
-    if marks.strong is not None:
-        _fade(traces, marks.strong, FAINT if map.shown_questions > MANY_QUESTIONS else FADED)
-    if marks.ringed:
-        ringed = np.array([row for row, id in enumerate(ids) if id in marks.ringed], np.int64)
-        traces.append(_rings(places[ringed], np.where(ringed < map.shown_questions, question_size, passage_size)))
+    if strong is not None:
+        _fade(traces, strong, FAINT if map.shown_questions > MANY_QUESTIONS else FADED)
     result = Figure(traces)
     _lay_out(result, map)
     for axis, ends in (("xaxis", places[:, 0]), ("yaxis", places[:, 1])):
@@ -230,32 +151,14 @@ def _draw_order(
     drawn: np.ndarray, is_question: np.ndarray, quiet: Collection[str]
 ) -> Iterator[tuple[str, bool, np.ndarray]]:
     """Yield the category, whether they are questions, and the rows of the points of each trace, the lowest first: grey
-    categories, then the layers, else the frequent below the rare; passages below questions.
+    categories, then the frequent below the rare; passages below questions.
     """
-    in_layers = {name for layer in LAYERS for name in layer}
-    alone = sorted(set(drawn.tolist()) - in_layers, key=lambda name: (-int((drawn == name).sum()), name))
-    grey = [(name,) for name in alone if name in quiet]
-    for layer in (*grey, *LAYERS, *((name,) for name in alone if name not in quiet)):
-        turns = TURNS if len(layer) > 1 else 1
-        for question in (False, True):
-            rows_of = {name: np.flatnonzero((drawn == name) & (is_question == question)) for name in layer}
-            for turn, name in itertools.product(range(turns), layer):
-                if len(rows := rows_of[name][turn::turns]):
-                    yield name, question, rows
-
-
-def plot_settings() -> dict[str, Any]:
-    """Return the settings of Plotly for the map. Its canvas has as many pixels as the screen, which the browser said in an
-    earlier session (`behaviour.js`), or else Plotly's two in each direction: without a GPU, four times the pixels cost a third
-    of the time until the map shows.
-    """
-    fine = st.context.cookies.get(PIXELS_COOKIE) != "1"
-    return {
-        "scrollZoom": True,
-        "displaylogo": False,
-        "modeBarButtonsToRemove": ["toImage"],
-        "plotGlPixelRatio": 2 if fine else 1,
-    }
+    counts = Counter(drawn.tolist())
+    order = sorted(counts, key=lambda name: (name not in quiet, -counts[name], name))
+    for question in (False, True):
+        for name in order:
+            if len(rows := np.flatnonzero((drawn == name) & (is_question == question))):
+                yield name, question, rows
 
 
 def selectable(points: int) -> np.ndarray:
@@ -337,23 +240,6 @@ def _fade(traces: Sequence[dict[str, Any]], strong_ids: Collection[str], opacity
     for trace in (each for each in traces if "customdata" in each):
         shown = [1.0 if id in strong_ids else opacity for id in trace["customdata"]]
         trace["marker"]["opacity"] = shown if 1.0 in shown else opacity
-
-
-def _rings(coordinates: np.ndarray, sizes: np.ndarray) -> dict[str, Any]:
-    """Rings above all points, of some sizes. Without ids, and without hovering, they let clicks through and are in no
-    selection.
-    """
-    return {
-        "type": "scattergl",
-        "mode": "markers",
-        "x": coordinates[:, 0],
-        "y": coordinates[:, 1],
-        "hoverinfo": "skip",
-        "showlegend": False,
-        "name": "marked",
-        "marker": {"color": RING, "symbol": "circle-open", "size": (sizes + 4).tolist(), "line": {"width": 2}},
-        "unselected": {"marker": {"opacity": 1}},
-    }
 
 
 def _density(coordinates: np.ndarray, cells: int = 160) -> dict[str, Any]:

@@ -1,8 +1,7 @@
-"""The form that creates a map, with defaults, and the equivalent command."""
+"""The form that creates a map."""
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 import streamlit as st
@@ -10,10 +9,11 @@ from streamlit.delta_generator import DeltaGenerator
 
 from blindspot.app import study as opened_study
 from blindspot.app.components import jobs
+from blindspot.app.components.map.parts import METHODS
 from blindspot.app.components.marks import notice
 from blindspot.app.components.setting_fields import setting_field
 from blindspot.app.markup import join, show, tag
-from blindspot.backend.core.declared import build_settings, declared_settings
+from blindspot.backend.core.declared import build_settings
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.maps.making import make
@@ -26,7 +26,6 @@ SOURCES = {
     "top": "top-ranked passages of a run",
     "random": "random passages",
 }
-METHODS = {"umap": "UMAP", "tsne": "t-SNE"}
 CLUSTERS = {"kmeans": "k-means: every passage in a cluster", "hdbscan": "HDBSCAN: dense groups only", "none": "none"}
 
 
@@ -43,67 +42,24 @@ def form(study: Study, taken_names: set[str]) -> None:
             show(tag("p", step.why, cls="soft"))
         jobs.panel(study)
         return
-    runs = list(opened_study.runs(study))
-    sets = list(
-        dict.fromkeys(
-            [
-                *(c["split"] for c in study.questions.counts()),
-                *(c["dataset"] for c in study.questions.counts() if c["dataset"]),
-            ]
-        )
-    )
     with st.container(key="map-form"):
         if taken_names:
             show(tag("h2", "New map"))
         start = st.container()
         with st.expander("Change: encoder, points, method, clusters", expanded=bool(taken_names)):
-            arguments = _form_values(study, dense, runs, sets, taken_names)
+            arguments = _which_points(study, dense, taken_names) | _how_drawn(study)
         wrong = _problem(arguments)
         with start:
             if wrong:
                 show(notice(wrong, kind="warning"))
-            with st.container(horizontal=True, vertical_alignment="center"):
-                jobs.start_button(
-                    study,
-                    request(make, **arguments),
-                    key="map-start",
-                    label="Create map",
-                    missing_part=wrong,
-                    primary=True,
-                )
-                show(tag("p", "" if wrong else _summary(build_settings(MapRequest, arguments)), cls="soft"))
-        with st.expander("The same as a command"):
-            st.code(_command(arguments, study), language=None, wrap_lines=True)
+            asked = request(make, **arguments)
+            jobs.start_button(study, asked, key="map-start", label="Create map", missing_part=wrong, primary=True)
     jobs.panel(study)
 
 
-def _form_values(
-    study: Study, dense: list[str], runs: list[str], sets: list[str], taken_names: set[str]
-) -> dict[str, Any]:
-    """Show the fields, and return the values that differ from the defaults of `MapRequest`."""
-    given = _which_points(study, dense, runs, sets, taken_names)
-    given |= _how_drawn(study)
-    defaults = {
-        name: list(one.default) if one.kind is tuple and one.default else one.default
-        for name, one in declared_settings(MapRequest).items()
-    }
-    return {key: value for key, value in given.items() if key == "name" or value != defaults[key]}
-
-
-def _summary(map: MapRequest) -> str:
-    """Say what a map will show, and how long making it takes."""
-    of_run = f", with what {map.run} finds" if map.run else ""
-    return f"Vectors of {map.encoder}{of_run}; at most {map.most:,} passages. Takes about {_minutes(map.most)}."
-
-
-def _minutes(passages: int) -> str:
-    """Return about how long UMAP takes: a minute or two for 10,000 points, and in proportion more."""
-    return "a minute or two" if passages <= 10_000 else f"{passages // 10_000} to {-(-2 * passages // 10_000)} minutes"
-
-
-def _which_points(
-    study: Study, dense: list[str], runs: list[str], sets: list[str], taken_names: set[str]
-) -> dict[str, Any]:
+def _which_points(study: Study, dense: list[str], taken_names: set[str]) -> dict[str, Any]:
+    runs, counts = opened_study.runs(study), study.questions.counts()
+    sets = dict.fromkeys([*(c["split"] for c in counts), *(c["dataset"] for c in counts if c["dataset"])])
     first, second, third, fourth = st.columns(4)
     encoder = first.selectbox("Encoder", dense, key="make-encoder")
     others = ["", *(name for name in dense if name != encoder)]
@@ -114,16 +70,9 @@ def _which_points(
         format_func=lambda name: name or "none",
         help="A second encoder of the same passages, such as the encoder after training; the map shows what each of them finds.",
     )
-    default_run = next(
-        (i for i, name in enumerate(runs) if opened_study.runs(study)[name].get("retriever") == encoder), 0
-    )
-    run = third.selectbox(
-        "Run",
-        runs,
-        index=default_run if runs else None,
-        key="make-run",
-        help="Run whose top-ranked passages are on the map.",
-    )
+    own = next((i for i, name in enumerate(runs) if runs[name].get("retriever") == encoder), 0)
+    about = "Run whose top-ranked passages are on the map."
+    run = third.selectbox("Run", list(runs), index=own if runs else None, key="make-run", help=about)
     asked = fourth.selectbox(
         "Questions",
         ["", *sets],
@@ -139,14 +88,11 @@ def _which_points(
         format_func=SOURCES.__getitem__,
     )
     first, second, third, fourth = st.columns(4)
-    top = _field(first, "top", maximum=1000)
-    random = _field(second, "random", maximum=MOST, step=500)
-    most = _field(
-        third,
-        "most",
-        step=1000,
-        help="Maximum number of passages on the map. Up to 20,000 points can be selected; if there are more, the map also shows their density. UMAP takes a minute or two for 10,000 points.",
-    )
+    numbers = {
+        "top": _field(first, "top", maximum=1000),
+        "random": _field(second, "random", maximum=MOST, step=500),
+        "most": _field(third, "most", step=1000),
+    }
     name = fourth.text_input("Name", _free_name(encoder, after, taken_names), key=f"make-name-{encoder}-{after}")
     return {
         "name": name.strip(),
@@ -155,34 +101,27 @@ def _which_points(
         "run": run,
         "questions": asked or None,
         "passages": list(passages),
-        "top": top,
-        "random": random,
-        "most": most,
+        **numbers,
     }
 
 
 def _how_drawn(study: Study) -> dict[str, Any]:
     first, second, third, fourth = st.columns(4)
-    map_options: dict[str, Any] = {
-        "method": first.selectbox("Method", list(METHODS), key="make-method", format_func=METHODS.__getitem__)
-    }
-    if map_options["method"] == "umap":
-        map_options["neighbours"] = _field(second, "neighbours", maximum=200)
-        map_options["min_dist"] = _field(third, "min_dist", maximum=1.0)
+    method = first.selectbox("Method", list(METHODS), key="make-method", format_func=METHODS.__getitem__)
+    chosen: dict[str, Any] = {"method": method}
+    if method == "umap":
+        chosen |= {name: _field(at, name) for name, at in (("neighbours", second), ("min_dist", third))}
     else:
-        map_options["perplexity"] = _field(second, "perplexity", maximum=500.0)
-    about = "Random seed. A pattern that differs between two seeds is not a finding."
-    map_options["seed"] = _field(fourth, "seed", study.settings.seed, maximum=10**6, help=about)
+        chosen["perplexity"] = _field(second, "perplexity")
+    chosen["seed"] = _field(fourth, "seed", study.settings.seed)
     first, second, third, _ = st.columns(4)
-    map_options["clusters"] = first.selectbox(
-        "Clusters", list(CLUSTERS), key="make-clusters", format_func=CLUSTERS.__getitem__
-    )
-    if map_options["clusters"] == "kmeans":
-        map_options["cluster_count"] = _field(second, "cluster_count", maximum=200)
-    elif map_options["clusters"] == "hdbscan":
-        map_options["cluster_size"] = _field(second, "cluster_size", maximum=1000)
-    map_options["draw_questions"] = third.checkbox("Show questions", True, key="make-draw")
-    return map_options
+    clusters = first.selectbox("Clusters", list(CLUSTERS), key="make-clusters", format_func=CLUSTERS.__getitem__)
+    chosen["clusters"] = clusters
+    if clusters != "none":
+        size = "cluster_count" if clusters == "kmeans" else "cluster_size"
+        chosen[size] = _field(second, size)
+    chosen["draw_questions"] = _field(third, "draw_questions")
+    return chosen
 
 
 def _field(place: DeltaGenerator, name: str, value: Any = None, **more: Any) -> Any:
@@ -204,19 +143,3 @@ def _free_name(encoder: str, second_encoder: str | None, taken_names: set[str]) 
         for number in range(1, len(taken_names) + 2)
         if (name := base if number == 1 else f"{base}-{number}") not in taken_names
     )
-
-
-def _command(arguments: dict[str, Any], study: Study) -> str:
-    """Return the command that creates the same map."""
-    words = ["blindspot", "map", "new", arguments["name"]]
-    for key, value in arguments.items():
-        option = f"--{key.replace('_', '-')}"
-        if key == "name":
-            continue
-        if key == "draw_questions":
-            words.append("--no-draw-questions")
-        elif isinstance(value, list):
-            words += [part for each in value for part in (option, each)]
-        elif value is not None:
-            words += [option, str(value)]
-    return " ".join(shlex.quote(word) for word in [*words, "--study", str(study.folder)])

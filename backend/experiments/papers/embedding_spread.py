@@ -30,8 +30,6 @@ from blindspot.backend.experiments.relation_training import (
     relation_data,
 )
 from blindspot.backend.experiments.workbench import Workbench
-from blindspot.backend.maps.request import Points
-from blindspot.backend.maps.spreads import positives
 
 TAKES = frozenset({"relations"})
 DEFAULTS = {"limit": 8000, "training": {"batch": 24}}
@@ -60,23 +58,23 @@ class SpreadMeasure:
 
     def values(self, bench: Workbench) -> np.ndarray:
         from blindspot.backend.retrieval.dense import Dense
+        from blindspot.db.labels import Labels
 
         questions = [question for question in self.selection.questions_of(bench) if question.gold]
-        ordinals = np.array(
-            sorted(bench.corpus.ordinals({id for question in questions for id in question.gold}).values()), np.int64
-        )
-        own = positives(bench, Points(questions, ordinals))
+        gold = bench.corpus.ordinals({id for question in questions for id in question.gold})
+        positives: dict[str, set[int]] = {}  # gold, corrected by labels
+        ids = [question.id for question in questions]
+        for pair in Labels(bench.labels_path).corrected_relevance(ids) if ids else []:
+            if pair.relevance == "positive" and pair.passage in gold:
+                positives.setdefault(pair.question, set()).add(gold[pair.passage])
+        asked = [question for question in questions if question.id in positives]
+        members = sorted(set().union(*positives.values()))
+        where = {ordinal: place for place, ordinal in enumerate(members)}
+        own = [sorted(where[ordinal] for ordinal in positives[question.id]) for question in asked]
         dense = Dense(bench, bench.name(self.index), bench.device)
-        rows = [number for number, places in enumerate(own) if places]
-        vectors = dense.encode([questions[number].text for number in rows])
-        members = sorted({place for places in own for place in places})
-        where = {place: number for number, place in enumerate(members)}
-        group = SpreadGroup(
-            np.arange(len(members)),
-            np.arange(len(rows)),
-            [[where[place] for place in own[number]] for number in rows],
-        )
-        spread = group_measurements(unit_vectors(dense.vectors[ordinals[members]]), vectors, group)
+        vectors = dense.encode([question.text for question in asked])
+        group = SpreadGroup(np.arange(len(members)), np.arange(len(asked)), own)
+        spread = group_measurements(unit_vectors(dense.vectors[members]), vectors, group)
         values = spread[FIGURES.index(self.figure)]
         return np.zeros(0) if values is None else values
 
