@@ -17,7 +17,7 @@ from blindspot.app.components.marks import notice
 from blindspot.app.components.next_page import next_link
 from blindspot.app.components.sign_in import sign_in
 from blindspot.app.entry import THROUGH_MAIN
-from blindspot.app.markup import show
+from blindspot.app.markup import Html, show
 from blindspot.app.per_run import one_run
 from blindspot.backend.checking.building import is_of_file
 from blindspot.backend.core.made_from import is_check
@@ -73,8 +73,18 @@ def _main() -> None:
     show(header(name, page.title, person, _empty_pages(opened)))
     st.session_state[THROUGH_MAIN] = True
     page.run()
-    if not sees_judge_alone and (len(study.runs(opened)) > 1 or is_check(opened)):
-        show(next_link(opened, page.title))
+    if not sees_judge_alone:
+        show(_next(opened, page.title))
+
+
+def _next(open_study: Study, page: str) -> Html:
+    """Return the link to the next page; empty where the page itself has said that the study cannot be read."""
+    try:
+        has_next = len(study.runs(open_study)) > 1 or is_check(open_study)
+        return next_link(open_study, page) if has_next else Html("")
+    except Exception:
+        logging.getLogger(__name__).exception("the link to the next page failed")
+        return Html("")
 
 
 NEEDS_RETRIEVERS = ["Compare", "Relations", "Slices", "Map"]

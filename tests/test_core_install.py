@@ -198,7 +198,7 @@ for page in pages:
 print(len(pages), faults)
 """
     done = walked.python_code(code)
-    assert done.stdout.split()[-2:] == ["13", "{}"], done.stdout + done.stderr[-3000:]
+    assert done.stdout.split()[-2:] == ["11", "{}"], done.stdout + done.stderr[-3000:]
 
 
 def test_the_app_starts_without_the_service(walked):

@@ -156,9 +156,12 @@ def test_a_judge_of_a_kind_that_is_no_longer_made_is_named_and_its_scores_serve(
     scores = {("q03", listed(study, "q03")[4]): 1.0}
     ScoreStore.create(study, "mixed", False).add((*pair, value) for pair, value in scores.items())
     done = CliRunner().invoke(app, ["judge", "list", "--study", str(study.folder)], catch_exceptions=False)
-    assert done.output.startswith("mixed: cascade, a kind of judge that is no longer made")
-    assert "mixed: cascade, a kind of judge that is no longer made" in Page(study.folder, "training", tab="judges").text
-    with pytest.raises(Refused, match="mixed: cascade, a kind of judge that is no longer made"):
+    assert done.output.startswith("mixed: cascade, a kind of judge whose package is not installed")
+    assert (
+        "mixed: cascade, a kind of judge whose package is not installed"
+        in Page(study.folder, "training", tab="judges").text
+    )
+    with pytest.raises(Refused, match="mixed: cascade, a kind of judge whose package is not installed"):
         judge_kind_of(study, "mixed")
     with pytest.raises(Refused, match="already a model or judge named 'mixed'"):
         refuse_taken(study, "mixed", "feature-judge", replace=True)

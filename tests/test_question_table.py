@@ -184,7 +184,7 @@ def test_home_reads_no_record_of_a_question(tmp_path, monkeypatch):
     folder = hand_made_study(tmp_path / "toy").folder
     records, read = [], questions._question
     monkeypatch.setattr(questions, "_question", lambda row: records.append(row[0]) or read(row))
-    assert "Read the 2 questions only alpha answers" in Page(folder).text
+    assert "Compare the runs" in Page(folder).text
     assert records == []
     facts = QuestionFacts(Study.open(folder), Study.open(folder).questions.table([f"q{i}" for i in range(7)]))
     assert len(facts.question_words) == len(facts.length) == len(facts.answer_length) == len(facts.overlap) == 7

@@ -2,11 +2,9 @@
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from blindspot.app.cli import app
 from blindspot.backend.core.runs import write_run
-from blindspot.backend.judging.batches import make_batch, pair_items
+from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.settings import ArmShares
 from blindspot.db.errors import BadInput
 from blindspot.db.people import People
@@ -54,16 +52,6 @@ def test_orders_that_do_not_exist(study):
             make_batch(study, "b", ["r"], order=order)
     with pytest.raises(BadInput, match="the order priority chooses whole questions"):
         make_batch(study, "b", ["r"], pairs=3)
-
-
-def test_a_batch_of_an_older_version_in_the_order_gain_stays_open(study):
-    settings = {"order": "gain", "pairs": 2, "why": [["q00", "p0-1", {"probability": 0.5}]]}
-    Queue(study.labels_path).add_batch("old", pair_items(study, [("q00", "p0-1"), ("q01", "p1-1")]), settings)
-    make_batch(study, "new", ["r"], size=3, order="random", mix=NO_MIX)
-    assert next(iter(Queue(study.labels_path).claim("ann"))).batch == "old"
-    done = CliRunner().invoke(app, ["batch", "list", "--study", str(study.folder)], catch_exceptions=False)
-    old, new = done.output.split("old")[1].split("new")
-    assert "chosen in the order 'gain'" in old and "which is no longer made" in old and "chosen" not in new
 
 
 def test_random_pairs(study):

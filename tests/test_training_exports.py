@@ -77,7 +77,7 @@ def test_every_form_is_a_whole_folder_with_manifest_and_card(study, written, for
     assert files == {*manifest["rows"], "manifest.json", "README.md"}
     card = (folder / "README.md").read_text()
     assert "- 1 positive: people" in card and "- 3 positive: gold of the question set" in card
-    assert "no question of a random audit is in this set" in card and "## Licence" in card
+    assert "## Licence" in card
     assert "ann" not in card.replace("annotator", "")
 
 
@@ -365,7 +365,4 @@ def test_the_card_tells_agreement_and_what_is_left_from_the_audits(study, tmp_pa
     noisy, clean = (
         (export(study, name, "tevatron", tmp_path / name).path / "README.md").read_text() for name in ("noisy", "clean")
     )
-    assert "estimated false negatives left: 7.1%" in noisy  # 1 of 14: people disagree on the fifteenth
-    assert "(n = 14 passages of 3 questions); 15 kept negatives are not judged" in noisy
-    assert "estimated false negatives left: 0.0%" in clean
     assert "agreement of people on positive or not" in clean
