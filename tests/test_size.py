@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 # package, lines at most, kB at most, lines planned
 TABLE = """
 analysis                3662  162.9  1800
-app                    20339  908.6 10500
+app                    20349  908.9 10500
 backend                   20    0.9     0
 backend/checking        4482  196.3  2000
 backend/core            4040  165.2  2300
@@ -27,7 +27,7 @@ backend/maps             990   41.8   700
 backend/reader          1661   71.8   700
 backend/recipes          645   27.0   300
 backend/reports          747   37.1     0
-backend/retrieval       7083  318.3  4800
+backend/retrieval       7082  318.3  4800
 backend/service         1072   44.0   650
 backend/text            1099   46.9   800
 backend/training        4538  195.5  2300

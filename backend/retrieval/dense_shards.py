@@ -15,6 +15,7 @@ import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -85,17 +86,15 @@ def encode_shard(
     starts = shard.starts(total)
     first, end = starts.start, min(starts.stop, total)
 
-    def tick(completed: int) -> None:
+    def tick(before: int, done: int) -> None:
         if progress is not None:
-            progress(completed, end - first, f"encoding passages with {recipe['encoder']}")
+            progress(before + done, end - first, f"encoding passages with {recipe['encoder']}")
 
     for start in starts:
         path = _block_path(target, start)
         if path.exists():
             continue
-        vectors = encoder.encode(
-            list(corpus.scan(start, start + BLOCK)), lambda done, start=start: tick(start - first + done)
-        )
+        vectors = encoder.encode(list(corpus.scan(start, start + BLOCK)), partial(tick, start - first))
         with open(path.with_suffix(".partial"), "wb") as file:
             np.save(file, vectors)
         path.with_suffix(".partial").rename(path)
