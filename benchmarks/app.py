@@ -1,19 +1,15 @@
-"""The app at full size: 22,075 questions x 3 runs x 100 hits. It measures the server time of each page, cold and warm.
+"""The app at full size, 22,075 questions x 3 runs x 100 hits: the server time of each page for a lead, cold and again.
 
-    python -m benchmarks.app [--questions 22075] [--passages 20000]
-    python -m benchmarks.app --every [--questions 2260] [--study FOLDER [--pair A,B]]
+    python -m benchmarks.app [--questions 22075] [--passages 20000] [--study FOLDER]
 
-Passages, questions and runs are generated. With --every, every page is measured for the lead of the study, cold and again;
---study names the study to copy for that. A time is that of one run of the page's script in Streamlit's AppTest, with
-caches empty at first. The processor time is shown too, because other work on the machine hardly changes it. "A fresh
-server" is a real server, which Chromium (if installed) asks over its websocket. For many people at once see
-`benchmarks.twenty`.
+Passages, questions and runs are generated, or those of a copy of --study. A time is that of one run of the page's script in
+Streamlit's AppTest, with caches empty at first; the processor time is hardly changed by other work. "A fresh server" is a
+real one, which Chromium (if installed) asks over its websocket. For many people at once see `benchmarks.twenty`.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import tempfile
@@ -38,7 +34,6 @@ from blindspot.db.records import Hits, Passage, Question
 
 K, RUNS, SEED = 100, {"bm25-dev": "bm25", "dense-dev": "encoder", "hybrid-dev": "hybrid"}, 0
 FIRST_PAGE, NEXT_QUESTION = 2.0, 0.3  # target in seconds
-FIRST_FIGURES = 0.5  # target for Compare and Slices
 AGAIN, NEXT_IN_BROWSER = 1.0, 0.2  # target of a page that was open before, and of the next question in the browser
 LEAD = "Benchmark"
 SIGN = {
@@ -54,12 +49,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--questions", type=int, default=22_075)
     parser.add_argument("--passages", type=int, default=20_000)
-    parser.add_argument("--every", action="store_true", help="measure every page, for the lead")
-    parser.add_argument("--study", type=Path, metavar="FOLDER", help="with --every: a copy of this study")
-    parser.add_argument(
-        "--pair", default="", metavar="A,B", help="two runs of --study; by default those that it opens with"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write [row, [seconds, processor seconds]]")
+    parser.add_argument("--study", type=Path, metavar="FOLDER", help="measure on a copy of this study")
     options = parser.parse_args()
     print(machine())
     with tempfile.TemporaryDirectory() as folder:
@@ -71,23 +61,16 @@ def main() -> None:
             shutil.copytree(options.study, study, ignore=shutil.ignore_patterns("*.db-shm"))
             size = options.study.name
         print(f"{size}, made in {time.perf_counter() - started:.0f} s\n")
-        pair = dict(zip("ab", options.pair.split(","), strict=True)) if options.pair else {}
         os.environ |= {ENVIRONMENT_VARIABLE: str(study), SIGN_IN: "none"}
         print(f"{'':<66} {'ms':>8} {'processor':>10} {'aim':>7}")
-        measured = []
-        if options.every:
-            People(study / "labels.db").add(LEAD, "lead")
-        script = every_page(pair) if options.every else pages(study)
+        People(study / "labels.db").add(LEAD, "lead")
         browser = ((name, Taken(seconds, 0), aim) for name, seconds, aim in fresh_server(study))
-        for name, taken, aim in chain(script, browser):
+        for name, taken, aim in chain(every_page(), browser):
             used = f"{1000 * taken.processor:,.0f}" if taken.processor else ""
             print(
                 f"{name:<66} {1000 * taken.seconds:>8,.0f} {used:>10} {f'{1000 * aim:,.0f}' if aim else '':>7}",
                 flush=True,
             )
-            measured.append((name, taken))
-        if options.json is not None:
-            options.json.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
 
 
 def make_study(folder: Path, n_passages: int, n_questions: int) -> Path:
@@ -139,58 +122,29 @@ class Taken(NamedTuple):
     processor: float
 
 
-def pages(study: Path) -> Iterator[tuple[str, Taken, float | None]]:
-    """Measure the script time of pages with figures, in this process."""
-    run = page_runner({"a": "bm25-dev", "b": "dense-dev"})
-
-    yield "Home, the first page of all (modules loaded, 3 runs measured)", run(), FIRST_PAGE
-    yield "Home again", _median(lambda i: run()), None
-    time.sleep(SECONDS_TO_READ + 1)  # the time to read a page and click
-    yield "Compare, cold", run("compare"), FIRST_FIGURES
-    yield "Compare, another pair, cold", run(b="hybrid-dev"), FIRST_FIGURES
-    yield "Compare, by gold, cold", run(relevance="gold"), FIRST_FIGURES
-    yield "Compare again", _median(lambda i: run()), None
-    yield "Compare, another k", _median(lambda i: run(k=1 + i)), None
-    yield "Compare, a cell and a relation", _median(lambda i: run(cell="only_a", relation=list(RELATIONS)[i])), None
-    yield "Compare, a text filter", _median(lambda i: run(text=f"{WORDS[i]} {i}")), None
-    yield "Slices, cold", run("slices"), FIRST_FIGURES
-    time.sleep(SECONDS_TO_READ)
-    yield "Slices, the finder, a second later", run(find="holm"), FIRST_FIGURES
-    yield "Slices, the finder again", _median(lambda i: run(find="holm")), None
-    yield "Slices, the finder of another pair, by a link", run(b="hybrid-dev", find="holm"), FIRST_FIGURES
-    yield "Question, cold", run("question", question="q0"), None
-    yield "Question, the next one, of all", _median(lambda i: run(question=f"q{i + 1}")), NEXT_QUESTION
-    yield (
-        "Question, the next one, of a filtered list",
-        _median(lambda i: run(question=f"q{24 * i + 1}", cell="only_a", relation="P19")),
-        NEXT_QUESTION,
-    )
-    yield "Question, all 100 of both lists", _median(lambda i: run(question=f"q{i + 50}", show=100)), None
-
-
-def every_page(pair: dict[str, str]) -> Iterator[tuple[str, Taken, float | None]]:
+def every_page() -> Iterator[tuple[str, Taken, float | None]]:
     """Measure the script time of every page for the lead, cold and again, and that of the next question."""
     from blindspot.app.main import PAGES
 
-    run = page_runner(pair, LEAD)
+    run = page_runner(LEAD)
     for title, page in PAGES.items():
         yield f"{title}, cold", run(None if page == "home" else page), FIRST_PAGE
         time.sleep(SECONDS_TO_READ)  # what the page prepares for the next one
         yield f"{title} again", _median(lambda i: run(), 5), AGAIN
-    ids = [each.id for each in _shared_questions(pair)]
+    ids = [each.id for each in _questions()]
     run("question", question=ids[0])
     yield "Question, the next one", _median(lambda i: run(question=ids[i + 1]), min(11, len(ids) - 1)), NEXT_QUESTION
 
 
-def _shared_questions(pair: dict[str, str]) -> list[Question]:
+def _questions() -> list[Question]:
     from blindspot.backend.core.study import Study
 
     study = Study.open(Path(os.environ[ENVIRONMENT_VARIABLE]))
-    run = study.run(pair["a"] if pair else next(iter(study.parts("runs"))))
+    run = study.run(next(iter(study.parts("runs"))))
     return study.questions.with_ids(run.question_ids[:12])
 
 
-def page_runner(pair: dict[str, str], person: str = "") -> Callable[..., Taken]:
+def page_runner(person: str) -> Callable[..., Taken]:
     """Return a function that runs a page of the app once. Streamlit is imported before the clock starts."""
     from streamlit.testing.v1 import AppTest
 
@@ -198,15 +152,14 @@ def page_runner(pair: dict[str, str], person: str = "") -> Callable[..., Taken]:
     main = find_spec("blindspot.app.main")
     assert main is not None and main.origin is not None
     app = AppTest.from_file(main.origin, default_timeout=120)
-    if person:
-        app.session_state["who-token"] = f"name:{person}"
+    app.session_state["who-token"] = f"name:{person}"
 
     def run(page: str | None = None, **parameters: Any) -> Taken:
         if page:
             app.switch_page(f"pages/{page}.py")
             where.append(page)
         app.query_params.clear()
-        app.query_params.update({**pair, **{key: str(value) for key, value in parameters.items()}})
+        app.query_params.update({key: str(value) for key, value in parameters.items()})
         taken = Taken(*spent(app.run))
         shown = "".join(element.proto.body for element in app.get("html"))
         assert not app.exception and SIGN.get(where[-1], "") in shown, app.exception

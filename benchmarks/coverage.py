@@ -1,7 +1,4 @@
-"""How often intervals cover the truth, and how often tests find what is not there.
-
-python -m benchmarks.coverage                          the grid of intervals
-python -m benchmarks.coverage --swapped demo           tests and the slice finder on a demo's lists, swapped by fact
+"""How often intervals cover the truth: `python -m benchmarks.coverage`.
 
 The grid has n from 10 to 1,000, rates from 2 to 98%, discordance from 2 to 50%, and groups equal and skewed. A cell is the
 mean over its rates: a score interval covers less than it says at some single rates and more at others (Brown, Cai and
@@ -14,11 +11,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from blindspot.analysis.accuracy import success_from_ranks
 from blindspot.analysis.crossed import crossed_mean
 from blindspot.analysis.intervals import Interval, mean_interval
 from blindspot.analysis.judge_quality import JudgedPairs, auc_interval
@@ -61,13 +56,7 @@ class CoverageCell:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=300, help="studies at each rate")
-    parser.add_argument("--swapped", type=Path, help="the folder of a demo: swap its lists by fact instead")
-    parser.add_argument("--studies", type=int, default=1000, help="studies with swapped lists")
     options = parser.parse_args()
-    if options.swapped:
-        for line in swapped_lines(options.swapped, options.studies):
-            print(line, flush=True)
-        return
     print(f"{'cell':<58} {'mean':>6} {'worst':>6} {'width':>6} {'bootstrap':>9}")
     below = []
     for cell in grid(options.rounds):
@@ -275,35 +264,6 @@ def pooled(values: np.ndarray) -> float:
     if total <= 0:
         return 0.0
     return float(stdtrit(total**2 / (squares**2 / freedoms).sum(), 0.975) * np.sqrt(total))
-
-
-def swapped_lines(folder: Path, studies: int) -> Iterator[str]:
-    """Yield what tests and finder say of a demo whose two lists are swapped by a coin for each fact: nothing is there."""
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.demo.making import RUNS
-    from blindspot.backend.evaluation.comparison import Comparison, measure
-    from blindspot.backend.evaluation.slice_finder import candidates
-    from blindspot.backend.evaluation.slices import Facts
-
-    study = Study.open(folder)
-    compared = Comparison.of_runs(*(measure(study, RUNS[kind]) for kind in ("bm25", "dense")))
-    facts = Facts(compared, 5)
-    named = candidates(facts)
-    predicates = np.array([facts.mask(expression) for _, expression in named])
-    families = [family for family, _ in named]
-    yield f"{compared.units.count_words()}, {len(named)} conditions, {studies:,} studies"
-    for by, units in (("fact", compared.units.codes), ("question", np.arange(len(compared)))):
-        for k in (1, 5, 20):
-            differences = success_from_ranks(compared.first_ranks_a, k).astype(float) - success_from_ranks(
-                compared.first_ranks_b, k
-            )
-            made = swapped(differences, compared.units.codes, units, (predicates, families), studies)
-            tests, found, covered = (f"{100 * each / studies:.1f}%" for each in made)
-            bound = 100 * upper_bound(made[1], studies)
-            yield (
-                f"@{k} by {by}: paired test p <= 0.05 in {tests}, finder in {found} (at most {bound:.1f}%), "
-                f"interval covers 0 in {covered}"
-            )
 
 
 def swapped(

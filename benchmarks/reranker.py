@@ -1,12 +1,10 @@
 """The reranker by the number of labelled questions: Success@1, 5 and 20 of BM25's first 100 ranks, reordered.
 
-    python -m benchmarks.reranker --study DIR [--parts causes curve other-runs seconds]
+    python -m benchmarks.reranker --study DIR
 
-DIR is a study with the runs bm25-train and bm25-dev and a dense index of minilm, as for `benchmarks.judges`. A labelled
+DIR is a study with the runs bm25-train and bm25-dev and a dense index of minilm. A labelled
 question has all its gold; its other passages are negatives unless they hold an answer. Draws are by seeds 1 to 5. Dev
 questions only measure. Intervals are 95%: over questions by units of observation, and over the draws where there are any.
-
-causes: why fewer questions were right at 5 after 300 labelled questions than after 50, one factor at a time.
 """
 
 from __future__ import annotations
@@ -118,46 +116,6 @@ def curve(bench: Bench) -> None:
         before = table
 
 
-def causes(bench: Bench) -> None:
-    """The model and what teaches, over the same draws; the features as they are now."""
-    row("questions", "model", "what teaches", *(f"Success@{k}" for k in KS))
-    for size in (50, 100, 300):
-        for model in ("logistic", "boosting", "auto"):
-            for judged_alone in (False, True):
-                settings = FeatureJudgeSettings(model=model)
-                tables = [
-                    bench.success(
-                        bench.scores(
-                            fit_ranker(bench.examples(bench.drawn(size, seed), judged_alone), settings).ranking_scores
-                        )
-                    )
-                    for seed in SEEDS
-                ]
-                what = f"the first {JUDGED} ranks alone" if judged_alone else "whole lists"
-                row(size, model, what, *(bench.shown(np.array(tables)[:, i]) for i in range(len(KS))))
-
-
-def other_runs(bench: Bench) -> None:
-    """The prior alone, without a label, over lists of MiniLM and of hybrid retrieval."""
-    settings, examples = FeatureJudgeSettings(), bench.examples(bench.drawn(0, 1))
-    ranker = fit_ranker(examples, settings)
-    row("run", "order", *(f"Success@{k}" for k in KS))
-    for name in ("minilm-dev", "hybrid-minilm-dev"):
-        if name not in bench.study.runs():
-            continue
-        run = bench.study.run(name)
-        lists, features = cached_features(bench.study, run, bench.questions, RERANK_DEPTH, "minilm")
-        answers = np.asarray(run.answers("dpr"))[:, : lists.rows.shape[1]]
-        scores = np.full(lists.rows.shape, -np.inf)
-        scores[lists.rows >= 0] = ranker.ranking_scores(features[lists.rows >= 0])
-        for order, places in (
-            ("as it is", np.argsort(lists.rows < 0, axis=1, kind="stable")),
-            ("prior", np.argsort(-scores, axis=1, kind="stable")),
-        ):
-            right = np.take_along_axis(answers, places, 1)
-            row(name, order, *(bench.shown(right[:, :k].any(axis=1)[None]) for k in KS))
-
-
 def seconds(bench: Bench) -> None:
     """One question at a time: BM25 and the reranker of its first 100 ranks, without and with the judge's features of meaning."""
     from blindspot.backend.judges.feature_judge import FeatureJudge, learn_judge
@@ -180,19 +138,13 @@ def seconds(bench: Bench) -> None:
         print(f"{name}: {wall:.0f} ms a question (median of {len(times)}), {processor:.0f} ms of the processor")
 
 
-PARTS = {"causes": causes, "curve": curve, "other-runs": other_runs, "seconds": seconds}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--study", type=Path, required=True)
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
-    arguments = parser.parse_args()
     print(machine())
-    bench = Bench(arguments.study)
-    for part in arguments.parts:
-        print(f"\n### {part}\n")
-        PARTS[part](bench)
+    bench = Bench(parser.parse_args().study)
+    curve(bench)
+    seconds(bench)
 
 
 if __name__ == "__main__":
