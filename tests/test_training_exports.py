@@ -4,11 +4,16 @@ import csv
 import json
 import os
 
+import ir_measures
+import numpy as np
 import pytest
 
 from blindspot.backend.core.manifest import file_sha256, read_manifest
+from blindspot.backend.core.runs import write_run
 from blindspot.backend.data.formats import find_format
 from blindspot.backend.data.formats.base import Options as ReadOptions
+from blindspot.backend.judging.batches import make_batch
+from blindspot.backend.judging.settings import ArmShares
 from blindspot.backend.training_sets.exports import export
 from blindspot.backend.training_sets.exports.base import EXPORTS, ExportOptions
 from blindspot.backend.training_sets.training_set import TrainingSet, positives_of
@@ -17,7 +22,7 @@ from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.queue import Queue
-from blindspot.db.records import Passage
+from blindspot.db.records import Hits, Passage, Question
 from tests.studies import copied, make_study, tiny_bert
 from tests.training_studies import QUESTIONS, build, say, score, training_study
 
@@ -87,14 +92,12 @@ def test_dpr_is_read_by_our_reader_and_by_datasets(study, pairs, written, tmp_pa
     assert chosen.name == "dpr-training"
     items = list(chosen.read(path, ReadOptions()))
     assert [item.question.text for item in items] == [question.text for question in QUESTIONS[:3]]
-    assert [[paragraph.id for paragraph in item.paragraphs] for item in items] == [
-        positive(pairs, q) for q in ("q0", "q1", "q2")
-    ]
+    found = [[paragraph.id for paragraph in item.paragraphs] for item in items]
+    assert found == [positive(pairs, q) for q in ("q0", "q1", "q2")]
     assert items[0].paragraphs[0].id == "p1"  # people's first: DPR's trainer takes that
     rows = loaded("json", path, tmp_path)
-    assert [[context["passage_id"] for context in row["hard_negative_ctxs"]] for row in rows] == [
-        hard(pairs, q) for q in pairs
-    ]
+    negatives = [[context["passage_id"] for context in row["hard_negative_ctxs"]] for row in rows]
+    assert negatives == [hard(pairs, q) for q in pairs]
     assert [len(row["negative_ctxs"]) for row in rows] == [2, 2, 2]
     context = rows[0]["positive_ctxs"][1]
     assert Passage(context["passage_id"], context["title"], context["text"]) == study.corpus.passage(0)
@@ -108,28 +111,14 @@ def test_rocketqas_files_hold_their_columns(study, pairs, written):
     )
     assert {len(row) for row in dual} == {6} and {len(row) for row in cross} == {4}
     assert len(dual) == sum(len(positive(pairs, q)) * min(2, len(hard(pairs, q))) for q in pairs)
-    assert dual[0] == [
-        "Where was Ann born?",
-        "-",
-        "Oslo is where Ann came into the world.",
-        "Title 2",
-        "Oslo is the capital of Norway.",
-        "0",
-    ]
+    first = ["Where was Ann born?", "-", "Oslo is where Ann came into the world."]
+    assert dual[0] == [*first, "Title 2", "Oslo is the capital of Norway.", "0"]
     assert sum(row[3] == "1" for row in cross) == 4 and sum(row[3] == "0" for row in cross) == 6
 
 
 def test_tabs_and_line_ends_break_no_line_of_rocketqas_files(tmp_path):
-    import numpy as np
-
-    from blindspot.backend.core.runs import write_run
-    from blindspot.db.records import Hits, Question
-
-    study = make_study(
-        tmp_path / "s",
-        [Passage("a", "T\t1", "one\ntwo"), Passage("b", " ", "three\r\nfour\t")],
-        [Question("q", "what\tis\nit?", split="train", gold=("a",))],
-    )
+    passages = [Passage("a", "T\t1", "one\ntwo"), Passage("b", " ", "three\r\nfour\t")]
+    study = make_study(tmp_path / "s", passages, [Question("q", "what\tis\nit?", split="train", gold=("a",))])
     write_run(study, "r", ["q"], Hits(np.array([[1]], np.int32), np.ones((1, 1), np.float32)), {})
     build(study, name="odd")
     folder = export(study, "odd", "rocketqa", tmp_path / "out").path
@@ -140,23 +129,17 @@ def test_tevatron_holds_its_fields(study, pairs, written, tmp_path):
     rows = loaded("json", written("tevatron") / "train.jsonl", tmp_path)
     assert set(rows.column_names) >= {"query_id", "query", "positive_passages", "negative_passages"}
     assert [row["query_id"] for row in rows] == ["q0", "q1", "q2"]
-    assert [[passage["docid"] for passage in row["positive_passages"]] for row in rows] == [
-        positive(pairs, q) for q in pairs
-    ]
-    assert [set(passage) for passage in rows[0]["negative_passages"]] == [{"docid", "title", "text"}] * (
-        len(hard(pairs, "q0")) + 2
-    )
+    found = [[passage["docid"] for passage in row["positive_passages"]] for row in rows]
+    assert found == [positive(pairs, q) for q in pairs]
+    negatives = rows[0]["negative_passages"]
+    assert len(negatives) == len(hard(pairs, "q0")) + 2
+    assert all(set(passage) == {"docid", "title", "text"} for passage in negatives)
 
 
 def test_beir_is_read_by_our_readers_and_by_ir_measures(study, pairs, written, tmp_path):
-    import ir_measures
-
     folder = written("beir")
-    passages = {
-        row[0]: Passage(*row)
-        for batch in find_format(folder, "passages").read(folder / "corpus.jsonl")
-        for row in batch.rows
-    }
+    batches = find_format(folder, "passages").read(folder / "corpus.jsonl")
+    passages = {row[0]: Passage(*row) for batch in batches for row in batch.rows}
     named = {pair.passage for group in pairs.values() for pair in group if pair.role != "dropped"}
     assert passages.keys() == named
     assert all(study.corpus.passages(study.corpus.ordinals([id]).values()) == [p] for id, p in passages.items())
@@ -173,19 +156,11 @@ def test_beir_is_read_by_our_readers_and_by_ir_measures(study, pairs, written, t
 
 def test_parquet_is_read_by_datasets(study, pairs, written, tmp_path):
     rows = loaded("parquet", written("parquet") / "train.parquet", tmp_path)
-    held = [
-        (row["question_id"], row["passage_id"], row["role"], row["source"], row["reason"], row["probability"])
-        for row in rows
-    ]
-    assert sorted(held, key=str) == sorted(
-        (
-            (pair.question, pair.passage, pair.role, pair.source, pair.reason, pair.probability)
-            for group in pairs.values()
-            for pair in group
-            if pair.role != "dropped"
-        ),
-        key=str,
-    )
+    columns = ("question_id", "passage_id", "role", "source", "reason", "probability")
+    held = [tuple(row[name] for name in columns) for row in rows]
+    kept = [pair for group in pairs.values() for pair in group if pair.role != "dropped"]
+    expected = [(each.question, each.passage, each.role, each.source, each.reason, each.probability) for each in kept]
+    assert sorted(held, key=str) == sorted(expected, key=str)
     assert rows[0]["answers"] == ["Oslo"] and rows[0]["text"] == study.corpus.passage(1).text
 
 
@@ -198,20 +173,9 @@ def test_sentence_transformers_files_are_read_by_datasets(study, pairs, written,
     assert read["tuples.jsonl"].column_names == ["anchor", "positive", "negative_1", "negative_2", "negative_3"]
     scored = read["tuples-scores.jsonl"]
     assert scored.column_names == [*read["tuples.jsonl"].column_names, "scores"]
-    assert scored["scores"][:] == [
-        [0.95, 0.01, 0.02, 0.03],
-        [0.9, 0.01, 0.02, 0.03],
-    ]  # only q0 has scores for all pairs
+    negatives = [0.01, 0.02, 0.03]
+    assert scored["scores"][:] == [[0.95, *negatives], [0.9, *negatives]]  # only q0 has scores for all pairs
     assert read["pairs.jsonl"][0]["positive"] == " [SEP] Oslo is where Ann came into the world."
-
-
-def test_a_file_of_sentence_transformers_has_a_row_for_every_positive(study, pairs, written):
-    folder = written("sentence-transformers", negatives=3)
-    for name, least in (("pairs", 0), ("triplets", 1), ("tuples", 3)):
-        rows = [(row["anchor"], row["positive"]) for row in lines(folder / f"{name}.jsonl")]
-        expected = sum(len(positive(pairs, q)) for q in pairs if len(hard(pairs, q)) >= least)
-        assert len(rows) == len(set(rows)) == expected, name
-    assert "NO_DUPLICATES" in (folder / "README.md").read_text()
 
 
 def test_no_anchor_is_twice_in_a_file_of_one_row_an_anchor(study, pairs, written):
@@ -219,28 +183,25 @@ def test_no_anchor_is_twice_in_a_file_of_one_row_an_anchor(study, pairs, written
     for path in folder.glob("*.jsonl"):
         anchors = [row["anchor"] for row in lines(path)]
         assert anchors and len(anchors) == len(set(anchors)), path.name
-    card = (folder / "README.md").read_text()
-    assert "every anchor is in one row of a file, so no batch holds an anchor twice" in card
-    assert "1 pairs of pairs.jsonl left out: at most 1 row a question" in card  # q0 has two positives
+    assert "1 pairs of pairs.jsonl left out" in (folder / "README.md").read_text()  # q0 has two positives
 
 
-def test_two_rows_of_a_question_cover_two_positives(study, pairs, written):
-    folder = written("sentence-transformers", rows=2)
-    rows = [row for row in lines(folder / "triplets.jsonl") if row["anchor"] == "Where was Ann born?"]
+def test_rows_cover_the_positives_of_a_question(study, pairs, written, tmp_path):
+    folder = written("sentence-transformers", negatives=3)
+    for name, least in (("pairs", 0), ("triplets", 1), ("tuples", 3)):
+        rows = [(row["anchor"], row["positive"]) for row in lines(folder / f"{name}.jsonl")]
+        expected = sum(len(positive(pairs, q)) for q in pairs if len(hard(pairs, q)) >= least)
+        assert len(rows) == len(set(rows)) == expected, name
+    two = export(study, "made", "sentence-transformers", tmp_path / "two", ExportOptions(rows=2)).path
+    rows = [row for row in lines(two / "triplets.jsonl") if row["anchor"] == "Where was Ann born?"]
     assert len(rows) == 2 and len({row["positive"] for row in rows}) == 2
-    assert "NO_DUPLICATES" in (folder / "README.md").read_text()
+    assert all("NO_DUPLICATES" in (each / "README.md").read_text() for each in (folder, two))
 
 
-@pytest.mark.parametrize(
-    "name, loss",
-    [
-        ("pairs", "MultipleNegativesRankingLoss"),
-        ("triplets", "MultipleNegativesRankingLoss"),
-        ("triplets", "TripletLoss"),
-        ("tuples", "CachedMultipleNegativesRankingLoss"),
-        ("tuples-scores", "MarginMSELoss"),
-    ],
-)
+@pytest.mark.parametrize("name, loss", [
+    ("pairs", "MultipleNegativesRankingLoss"), ("triplets", "TripletLoss"),
+    ("tuples", "CachedMultipleNegativesRankingLoss"), ("tuples-scores", "MarginMSELoss"),
+])  # fmt: skip
 def test_sentence_transformers_trains_a_step_on_its_files(written, tmp_path, name, loss):
     """A few optimiser steps lower the loss on their rows."""
     import torch
@@ -250,10 +211,8 @@ def test_sentence_transformers_trains_a_step_on_its_files(written, tmp_path, nam
 
     rows = loaded("json", written("sentence-transformers", negatives=3, rows=9) / f"{name}.jsonl", tmp_path)
     tiny_bert(tmp_path / "tiny")
-    encoder = Transformer(str(tmp_path / "tiny"))
-    model = SentenceTransformer(
-        modules=[encoder, Pooling(32, "cls")], device="cpu"
-    ).eval()  # no dropout: the loss is one number
+    modules = [Transformer(str(tmp_path / "tiny")), Pooling(32, "cls")]
+    model = SentenceTransformer(modules=modules, device="cpu").eval()  # no dropout: the loss is one number
     columns = [column for column in rows.column_names if column != "scores"]
     features = [model.preprocess(list(rows[column])) for column in columns]
     labels = torch.tensor(rows["scores"][:]) if "scores" in rows.column_names else None
@@ -272,13 +231,8 @@ def test_sentence_transformers_trains_a_step_on_its_files(written, tmp_path, nam
 def test_random_negatives_are_drawn_by_the_seed(study, pairs, tmp_path):
     drawn = []
     for number, seed in enumerate((1, 1, 2, 3, 4)):
-        made = export(
-            study,
-            "made",
-            "sentence-transformers",
-            tmp_path / str(number),
-            ExportOptions(negatives=1, draw="random", seed=seed),
-        )
+        options = ExportOptions(negatives=1, draw="random", seed=seed)
+        made = export(study, "made", "sentence-transformers", tmp_path / str(number), options)
         drawn.append([row["negative"] for row in lines(made.path / "triplets.jsonl")])
     assert drawn[0] == drawn[1] and len({tuple(each) for each in drawn}) > 1
 
@@ -302,29 +256,25 @@ def test_nothing_is_overwritten_and_nothing_left_half(study, tmp_path, monkeypat
     assert export(study, "made", "beir").path.name == "made-beir"
 
 
-@pytest.mark.parametrize(
-    "wrong, error, message",
-    [
-        (
-            {"format": "xml"},
-            Refused,
-            "--format must be one of beir, dpr, parquet, rocketqa, sentence-transformers, tevatron, not 'xml'",
-        ),
-        ({"negatives": 0}, BadInput, "negatives must be a whole number of at least 1, not 0"),
-        ({"draw": "best"}, BadInput, "draw must be one of top, random, not 'best'"),
-        ({"template": "{secret}"}, Refused, "--template"),
-        ({"template": "{title.__class__}{0}"}, Refused, "--template"),
-        ({"name": "other"}, Missing, "no training set 'other'; training sets of this study: made"),
-        ({"name": "../made"}, Refused, "training set name"),
-    ],
-)
-def test_what_cannot_be_written_is_one_line(study, tmp_path, wrong, error, message):
-    options = {key: wrong[key] for key in ("negatives", "draw", "template") if key in wrong}
-    named = {key: wrong[key] for key in wrong if key not in options}
-    with pytest.raises(error, match=message.replace("{", r"\{")):
-        given = ExportOptions(**options)
-        export(study, **{"name": "made", "format": "dpr", "path": tmp_path / "out", **named}, options=given)
-    assert not (tmp_path / "out").exists()
+WRONG = (
+    ({"format": "xml"}, Refused, "--format must be one of beir, dpr, .*, not 'xml'"),
+    ({"negatives": 0}, BadInput, "negatives must be a whole number of at least 1, not 0"),
+    ({"draw": "best"}, BadInput, "draw must be one of top, random, not 'best'"),
+    ({"template": "{secret}"}, Refused, "--template"),
+    ({"template": "{title.__class__}{0}"}, Refused, "--template"),
+    ({"name": "other"}, Missing, "no training set 'other'; training sets of this study: made"),
+    ({"name": "../made"}, Refused, "training set name"),
+)  # fmt: skip
+
+
+def test_what_cannot_be_written_is_one_line(study, tmp_path):
+    for wrong, error, message in WRONG:
+        options = {key: wrong[key] for key in ("negatives", "draw", "template") if key in wrong}
+        named = {key: wrong[key] for key in wrong if key not in options}
+        with pytest.raises(error, match=message.replace("{", r"\{")):
+            given = ExportOptions(**options)
+            export(study, **{"name": "made", "format": "dpr", "path": tmp_path / "out", **named}, options=given)
+        assert not (tmp_path / "out").exists()
 
 
 def judged(study, truth):
@@ -334,31 +284,18 @@ def judged(study, truth):
     while held := queue.claim("cat", 1):
         question, batch = held[0].question, held[0].batch
         candidates = queue.items(batch, [question])[0].candidates
-        choices = tuple(
-            Choice(each.passage, "positive" if each.passage in truth[question] else "negative") for each in candidates
-        )
+        shown = [each.passage for each in candidates]
+        choices = tuple(Choice(id, "positive" if id in truth[question] else "negative") for id in shown)
         labels.add("cat", LabelEvent(f"{batch}-{question}", "label", question, choices, batch=batch))
         queue.finish("cat", batch, question)
 
 
 def test_the_card_tells_agreement_and_what_is_left_from_the_audits(study, tmp_path):
     """With correct labels: no audited negative kept by answer match answers the question; without denoising some do."""
-    from blindspot.backend.judging.batches import make_batch
-    from blindspot.backend.judging.settings import ArmShares
-
     study = copied(study, tmp_path / "study")
-    truth = {
-        question.id: {"p0", "p1"} if question.id == "q0" else set(question.gold) for question in study.questions.all()
-    }
-    make_batch(
-        study,
-        "audit",
-        ["r"],
-        size=3,
-        splits=["train"],
-        slice=["q0", "q1", "q2"],
-        mix=ArmShares(audit=1.0, second=0.0, repeat=0.0),
-    )
+    truth = {question.id: set(question.gold) for question in study.questions.all()} | {"q0": {"p0", "p1"}}
+    mix = ArmShares(audit=1.0, second=0.0, repeat=0.0)
+    make_batch(study, "audit", ["r"], size=3, splits=["train"], slice=["q0", "q1", "q2"], mix=mix)
     judged(study, truth)
     build(study, "none", "noisy")
     build(study, "answer_match", "clean")
