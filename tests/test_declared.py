@@ -11,14 +11,8 @@ import typer
 from typer.testing import CliRunner
 
 from blindspot.app.commands.options import takes_settings
-from blindspot.backend.core.declared import (
-    Field,
-    build_settings,
-    declared_settings,
-    named_settings,
-    settings_class,
-    toml_section,
-)
+from blindspot.backend.core import declared
+from blindspot.backend.core.declared import Field, build_settings, declared_settings, named_settings, settings_class
 from blindspot.db.errors import BadInput
 
 
@@ -45,30 +39,25 @@ def test_values_are_checked_and_frozen():
     assert Larger().rate == 0.25 and Larger(steps=2).steps == 2
 
 
-@pytest.mark.parametrize(
-    "values, says",
-    [
-        ({"rate": 0}, "rate must be a number above 0 and at most 1, not 0"),
-        ({"rate": "1"}, "rate must be a number above 0 and at most 1, not '1'"),
-        ({"words": "none"}, "words must be one of few, many, not 'none'"),
-        ({"steps": 0}, "steps must be a whole number of at least 1, not 0"),
-        ({"steps": 2.0}, "steps must be a whole number of at least 1, not 2.0"),
-        ({"steps": True}, "steps must be a whole number of at least 1, not True"),
-        ({"fast": 1}, "fast must be true or false, not 1"),
-        ({"speed": 1}, "unknown setting speed; known: rate, words, steps, fast"),
-        ({"words": "x" * 100_000}, "words must be one of few, many, not '" + "x" * 38 + "…"),
-    ],
+WRONG = (
+    ({"rate": 0}, "rate must be a number above 0 and at most 1, not 0"),
+    ({"rate": "1"}, "rate must be a number above 0 and at most 1, not '1'"),
+    ({"words": "none"}, "words must be one of few, many, not 'none'"),
+    ({"steps": 0}, "steps must be a whole number of at least 1, not 0"),
+    ({"steps": 2.0}, "steps must be a whole number of at least 1, not 2.0"),
+    ({"steps": True}, "steps must be a whole number of at least 1, not True"),
+    ({"fast": 1}, "fast must be true or false, not 1"),
+    ({"speed": 1}, "unknown setting speed; known: rate, words, steps, fast"),
+    ({"words": "x" * 100_000}, "words must be one of few, many, not '" + "x" * 38 + "…"),
 )
-def test_a_wrong_value_gives_one_line(values, says):
-    with pytest.raises(BadInput) as error:
-        Small(**values)
-    assert str(error.value) == says
-    with pytest.raises(BadInput) as error:
-        replace(Small(), **values) if "speed" not in values else Small(**values)
-    assert str(error.value) == says
 
 
-def test_a_nested_value_is_named_by_its_place(tmp_path):
+def test_a_wrong_value_gives_one_line_and_a_nested_one_is_named_by_its_place(tmp_path):
+    for values, says in WRONG:
+        for make in (Small, lambda **values: replace(Small(), **values) if "speed" not in values else Small(**values)):
+            with pytest.raises(BadInput) as error:
+                make(**values)
+            assert str(error.value) == says
     with pytest.raises(BadInput) as error:
         build_settings(Larger, {"inner": {"rate": 2}}, "part", tmp_path / "file.toml")
     assert str(error.value) == f"{tmp_path}/file.toml: part.inner.rate must be a number above 0 and at most 1, not 2"
@@ -84,7 +73,7 @@ def test_what_is_read_from_a_declaration():
     assert known["words"].choices == ("few", "many") and known["words"].title == "Words"
     assert (known["steps"].kind, known["steps"].optional, known["steps"].minimum) == (int, True, 1)
     assert (known["rate"].help, known["rate"].default, known["rate"].option) == ("How fast", 0.5, "--rate")
-    assert toml_section(Small, {"words": "many"}) == (
+    assert declared.toml_section(Small, {"words": "many"}) == (
         'rate = 0.5      # How fast\nwords = "many"  # How many words\nfast = true     # Hurry\n'
     )
 

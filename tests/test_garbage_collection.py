@@ -18,15 +18,14 @@ WHOLE = {"generation": 2, "collected": 0, "uncollectable": 0}
 
 
 class Node:
-    """An object that can be part of a cycle and be watched."""
+    """An object in a cycle."""
 
     def __init__(self):
         self.me = self
 
 
 class Clock:
-    def __init__(self):
-        self.now = 1000.0
+    now = 1000.0
 
     def __call__(self):
         return self.now
@@ -42,46 +41,33 @@ def clock():
     gc.unfreeze()
 
 
-def test_after_a_whole_collection_the_next_visits_only_new_objects(clock):
+def test_collections_visit_only_new_objects(clock):
+    """After a whole collection, and after a long one, whose survivors are set aside."""
     kept = [Node() for _ in range(20_000)]
     for _ in range(3):  # the first is whole, the others are not
         gc.collect(2)
         assert len(gc.get_objects()) < 2_000, "gc.get_objects() lists what the next collection visits"
     assert gc.get_freeze_count() > len(kept)
-
-
-def test_garbage_made_after_a_whole_collection_never_waits_for_the_next(clock):
-    gc.collect(2)
-    node = Node()
-    gone = weakref.ref(node)
-    gc.collect(2)  # a page's objects outlive the collection at the end of its run
-    del node
-    gc.collect(2)
-    assert gone() is None
-
-
-def test_survivors_of_a_long_collection_are_set_aside(clock):
-    gc.collect(2)
-    kept = [Node() for _ in range(20_000)]
+    more = [Node() for _ in range(20_000)]
     gc.callbacks.insert(0, lambda phase, info: setattr(clock, "now", clock.now + (phase == "stop") * 2 * LONG_SECONDS))
     gc.collect(2)
-    assert len(gc.get_objects()) < 2_000 and len(kept) == 20_000
+    assert len(gc.get_objects()) < 2_000 and len(more) == 20_000
 
 
-def test_garbage_of_one_run_is_freed_at_its_end(clock):
+def test_garbage_is_freed(clock):
+    """That of one run at its end, or at the next; that of objects set aside by the next whole collection."""
+    aside = Node()
+    gone = weakref.ref(aside)
     gc.collect(2)
-    node = Node()
-    gone = weakref.ref(node)
-    del node
-    gc.collect(2)
-    assert gone() is None
-
-
-def test_garbage_among_objects_set_aside_is_freed_by_the_next_whole_collection(clock):
-    node = Node()
-    gone = weakref.ref(node)
-    gc.collect(2)
-    del node
+    for runs in (0, 1):  # a page's objects outlive the collection at the end of its run
+        node = Node()
+        new = weakref.ref(node)
+        for _ in range(runs):
+            gc.collect(2)
+        del node
+        gc.collect(2)
+        assert new() is None
+    del aside
     clock.now += SECONDS_BETWEEN / 2
     gc.collect(2)
     assert gone() is not None
@@ -90,11 +76,14 @@ def test_garbage_among_objects_set_aside_is_freed_by_the_next_whole_collection(c
     assert gone() is None
 
 
-def test_whole_collections_take_a_small_share_of_the_time(monkeypatch):
-    clock, whole = Clock(), []
+def test_whole_collections_take_a_small_share_of_the_time_and_young_ones_are_left_alone(monkeypatch):
+    clock, whole, frozen = Clock(), [], []
     monkeypatch.setattr(garbage_collection.gc, "unfreeze", lambda: whole.append(clock.now))
-    monkeypatch.setattr(garbage_collection.gc, "freeze", lambda: None)
+    monkeypatch.setattr(garbage_collection.gc, "freeze", lambda: frozen.append(clock.now))
     callback = ShortCollections(clock)
+    for phase in ("start", "stop"):
+        callback(phase, {**WHOLE, "generation": 1})
+    assert whole == frozen == []
     for _ in range(10_000):
         started = len(whole)
         callback("start", WHOLE)
@@ -105,18 +94,6 @@ def test_whole_collections_take_a_small_share_of_the_time(monkeypatch):
     assert len(whole) * 2.0 <= LARGEST_SHARE * (clock.now - 1000.0) + 2.0
 
 
-def test_younger_generations_are_left_alone(monkeypatch):
-    monkeypatch.setattr(
-        garbage_collection.gc, "freeze", lambda: pytest.fail("froze after a collection of young objects")
-    )
-    monkeypatch.setattr(
-        garbage_collection.gc, "unfreeze", lambda: pytest.fail("unfroze for a collection of young objects")
-    )
-    callback = ShortCollections()
-    for phase in ("start", "stop"):
-        callback(phase, {**WHOLE, "generation": 1})
-
-
 def test_the_server_installs_it_once(clock, monkeypatch, tmp_path):
     gc.callbacks.clear()
     monkeypatch.setenv("BLINDSPOT_STUDY", str(tmp_path))
@@ -125,6 +102,4 @@ def test_the_server_installs_it_once(clock, monkeypatch, tmp_path):
     monkeypatch.setattr(server_process, "host", lambda *where: seen.append(list(gc.callbacks)))
     server_process.main(["--port", "1", "--address", "127.0.0.1"])
     keep_collections_short()
-    assert (
-        [type(callback) for callback in seen[0]] == [type(callback) for callback in gc.callbacks] == [ShortCollections]
-    )
+    assert [*map(type, seen[0])] == [*map(type, gc.callbacks)] == [ShortCollections]

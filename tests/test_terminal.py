@@ -2,22 +2,23 @@
 
 import csv
 import io
-import os
 import sys
-from pathlib import Path
+from contextlib import suppress
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.table import Table
 
-from blindspot.app import progress
+from blindspot.app import cli, progress
 from blindspot.app.console import Terminal
 from blindspot.app.terminal import CleanStream, clean
+from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.spreadsheets import write_csv
-from tests import forked
-
-ROOT = Path(__file__).parents[1]
+from blindspot.backend.core.study import Study
+from blindspot.db.corpus import CorpusWriter
+from blindspot.db.records import Hits, Question
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31mred\x1b[0m\rover\x08\u202ebackwards\x7f"
 FORBIDDEN = {chr(code) for code in [*range(9), *range(11, 32), *range(127, 160)]} | {"\u202e"}
@@ -47,13 +48,6 @@ def test_a_stream_and_richs_tables_are_cleaned_and_colours_stay():
 @pytest.fixture(scope="module")
 def hostile_study(tmp_path_factory):
     """Two runs over questions whose relations are terminal commands or spreadsheet formulas."""
-    import numpy as np
-
-    from blindspot.backend.core.runs import write_run
-    from blindspot.backend.core.study import Study
-    from blindspot.db.corpus import CorpusWriter
-    from blindspot.db.records import Hits, Question
-
     study = Study.create(tmp_path_factory.mktemp("hostile") / "study", f"study {HOSTILE}")
     with CorpusWriter(study.folder / "corpus.db") as writer:
         writer.add_rows([("1", HOSTILE, "Oslo lies there"), ("2", "t", "nothing")])
@@ -72,29 +66,27 @@ def hostile_study(tmp_path_factory):
     return study.folder
 
 
-COMMANDS = [
-    "status",
-    "report --by relation",
-    "compare a b --by relation",
-    "compare a b --by relation --csv",
-    # fmt: skip
-    "report --by relation --csv",
-    "status --json",
-    "compare a b --by relation --json",
-    "report --run gone",
-]
+COMMANDS = (
+    "status", "status --json", "report --by relation", "report --by relation --csv", "report --run gone",
+    "compare a b --by relation", "compare a b --by relation --csv", "compare a b --by relation --json",
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_no_escape_sequence_reaches_the_terminal(hostile_study, command):
-    environment = {**os.environ, "BLINDSPOT_STUDY": str(hostile_study), "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
-    done = forked.python("-m", "blindspot.app.cli", *command.split(), environment=environment)
-    assert done.stdout + done.stderr
-    assert not FORBIDDEN & set(done.stdout + done.stderr), command
-    if command.endswith("--csv"):
-        assert "HYPERLINK" in done.stdout
-        for row in csv.reader(io.StringIO(done.stdout)):
-            assert not any(cell.startswith(("=", "+", "@")) for cell in row)
+def test_no_escape_sequence_reaches_the_terminal(hostile_study, monkeypatch):
+    monkeypatch.setenv("BLINDSPOT_STUDY", str(hostile_study))
+    monkeypatch.setenv("COLUMNS", "200")
+    for command in COMMANDS:
+        out, err = io.StringIO(), io.StringIO()
+        with monkeypatch.context() as patch, suppress(SystemExit):
+            patch.setattr(sys, "argv", ["blindspot", *command.split()])
+            patch.setattr(sys, "stdout", out)
+            patch.setattr(sys, "stderr", err)
+            cli.main()
+        assert out.getvalue() + err.getvalue() and not FORBIDDEN & set(out.getvalue() + err.getvalue()), command
+        if command.endswith("--csv"):
+            assert "HYPERLINK" in out.getvalue()
+            rows = csv.reader(io.StringIO(out.getvalue()))
+            assert not any(cell.startswith(("=", "+", "@")) for row in rows for cell in row)
 
 
 def test_numbers_stay_numbers_and_formulas_become_text():

@@ -11,6 +11,7 @@ from blindspot.backend.core import jobs
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.importing.uploads import COLUMNS, IMPORTS, possible_readings, store_upload, uploaded_path
 from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.people import People
 from tests.app_pages import Page
 from tests.studies import births, make_study, people
 
@@ -31,13 +32,13 @@ def kept(study: Study, name: str, content: str | bytes):
     return store_upload(study, name, io.BytesIO(raw))
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_each_file_is_recognised_and_shows_its_first_rows(tmp_path, name):
-    content, kind = FILES[name]
-    first = possible_readings(kept(Study.create(tmp_path / "s"), name, content))[0]
-    assert (first.kind, first.fault) == (kind, "") and kind in IMPORTS
-    assert {len(row) for row in first.rows} == {len(COLUMNS[kind])}
-    assert {"p0", "q1", QUESTION["question"]} & {cell for row in first.rows for cell in row}
+def test_each_file_is_recognised_and_shows_its_first_rows(tmp_path):
+    study = Study.create(tmp_path / "s")
+    for name, (content, kind) in FILES.items():
+        first = possible_readings(kept(study, name, content))[0]
+        assert (first.kind, first.fault) == (kind, "") and kind in IMPORTS, name
+        assert {len(row) for row in first.rows} == {len(COLUMNS[kind])}
+        assert {"p0", "q1", QUESTION["question"]} & {cell for row in first.rows for cell in row}
 
 
 def test_parquet_tables_of_questions_and_of_a_run(tmp_path):
@@ -62,7 +63,7 @@ def test_files_that_cannot_be_read_say_why_and_lead_nowhere_else(tmp_path):
     assert {path.parent.name for path in tmp_path.rglob("none.*")} == {"uploads"}
 
 
-def test_a_dropped_run_becomes_a_run_of_the_study(tmp_path):
+def test_a_dropped_run_becomes_a_run_of_the_study_for_those_who_may_import(tmp_path):
     passages = people(6)
     study = make_study(tmp_path / "s", passages, births(passages))
     question = births(passages)[0].id
@@ -71,13 +72,7 @@ def test_a_dropped_run_becomes_a_run_of_the_study(tmp_path):
     jobs.run(IMPORTS[first.kind], study, str(path), name="mine", format=first.format)
     assert study.run("mine").question_ids == [question]
     assert "mine" in Page(study.folder).text
-
-
-def test_only_those_who_may_import_are_offered_the_field(tmp_path):
-    from blindspot.db.people import People
-
-    passages = people(6)
-    study = make_study(tmp_path / "s", passages, births(passages))
+    # Only those who may import are offered the field.
     for name, role in (("lea", "lead"), ("ann", "annotator")):
         People(study.labels_path).add(name, role)
     assert Page(study.folder, "", "lea").app.get("file_uploader")
