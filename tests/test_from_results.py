@@ -14,6 +14,7 @@ from blindspot.backend.evaluation.report import report
 from blindspot.backend.retrieval.next_steps import next_steps
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.records import Passage
+from tests.app_pages import Page
 from tests.format_files import PASSAGES, QUESTIONS, contexts
 
 
@@ -32,42 +33,25 @@ def write(folder, name, value):
 
 @pytest.fixture
 def results(tmp_path):
-    one = write(
-        tmp_path,
-        "dpr_output.json",
-        [{"question": q.text, "answers": list(q.answers), "ctxs": contexts("dpr")} for q in QUESTIONS],
-    )
-    two = write(
-        tmp_path,
-        "pyserini.out.json",
-        {
-            q.id: {
-                "question": q.text,
-                "answers": list(q.answers),
-                "contexts": [
-                    {"docid": f"wiki:{p.id}", "score": 5.0 - i, "text": f'"{p.title}"\n{p.text}', "has_answer": False}
-                    for i, p in enumerate(PASSAGES)
-                ],
-            }
-            for q in reversed(QUESTIONS)
-        },
-    )
-    return [one, two]
+    one = write(tmp_path, "dpr_output.json", dpr(*((q.text, list(q.answers), contexts("dpr")) for q in QUESTIONS)))
+    found = [
+        {"docid": f"wiki:{p.id}", "score": 5.0 - i, "text": f'"{p.title}"\n{p.text}', "has_answer": False}
+        for i, p in enumerate(PASSAGES)
+    ]
+    asked = {q.id: {"question": q.text, "answers": list(q.answers), "contexts": found} for q in reversed(QUESTIONS)}
+    return [one, write(tmp_path, "pyserini.out.json", asked)]
 
 
 def test_two_files_over_the_same_questions_become_two_runs(tmp_path, results):
     made = study_from_results(tmp_path / "s", results, "Mine")
     study = made.study
     assert study.settings.name == "Mine" and study.runs() == ["dpr_output", "pyserini.out"]
-    assert [p.id for p in study.corpus.scan()] == ["2", "3", "4", "wiki:1", "wiki:5"] and len(
-        study.corpus
-    ) == made.passages
-    assert [(p.title, p.text) for p in study.corpus.passages([0, 3])] == [
-        (p.title, p.text) for p in (PASSAGES[1], PASSAGES[0])
-    ]
-    assert [(q.text, q.answers, q.split, q.gold) for q in study.questions.all()] == [
-        (q.text, q.answers, "test", ()) for q in QUESTIONS
-    ]
+    assert [p.id for p in study.corpus.scan()] == ["2", "3", "4", "wiki:1", "wiki:5"]
+    assert len(study.corpus) == made.passages
+    texts = [(p.title, p.text) for p in study.corpus.passages([0, 3])]
+    assert texts == [(p.title, p.text) for p in (PASSAGES[1], PASSAGES[0])]
+    asked = [(q.text, q.answers, q.split, q.gold) for q in study.questions.all()]
+    assert asked == [(q.text, q.answers, "test", ()) for q in QUESTIONS]
     first, second = study.run("dpr_output"), study.run("pyserini.out")
     assert second.question_ids == first.question_ids[::-1]
     assert second.hits.ordinals.tolist() == [[3, 0, 1, 2, 4]] * 3 and second.hits.scores[0].tolist() == [5, 4, 3, 2, 1]
@@ -77,6 +61,15 @@ def test_two_files_over_the_same_questions_become_two_runs(tmp_path, results):
     assert (flags[1].compared, flags[1].only_file) == (15, 0) and flags[1].only_here == int(second.answers().sum())
     figures = report(study, ks=[1, 3]).runs
     assert [run.success[3].value for run in figures] == [pytest.approx(2 / 3), pytest.approx(1)]
+    said = summary(study)["from_results"]
+    assert [file["file"] for file in said["files"]] == ["dpr_output.json", "pyserini.out.json"]
+    assert "live questions" in said["cannot"][0] and "5 hits" in said["cannot"][1]
+    assert [step.command for step in next_steps(study)] == ["blindspot report", "blindspot open"]
+    # Every page of the app opens it.
+    assert "dpr_output" in Page(study.folder).text
+    assert "dpr_output" in Page(study.folder, "compare", a="dpr_output", b="pyserini.out").text
+    shown = Page(study.folder, "question", question=study.questions.all()[0].id, a="dpr_output", b="pyserini.out")
+    assert "Arve Furset" in shown.text and "Ada Lovelace" in shown.text
 
 
 def test_equal_scores_stay_as_the_file_has_them(tmp_path):
@@ -84,19 +77,9 @@ def test_equal_scores_stay_as_the_file_has_them(tmp_path):
     second = [ctx("b", "two"), ctx("a", "one")]
     path = write(tmp_path, "tied.json", dpr(("Who?", ["x"], first), ("Where?", ["y"], second)))
     study = study_from_results(tmp_path / "s", [path]).study
-    ids = [
-        [study.corpus.passages([ordinal])[0].id for ordinal in row if ordinal >= 0]
-        for row in study.run("tied").hits.ordinals.tolist()
-    ]
+    lists = study.run("tied").hits.ordinals.tolist()
+    ids = [[study.corpus.passage(ordinal).id for ordinal in row if ordinal >= 0] for row in lists]
     assert ids == [["c", "a", "b"], ["b", "a"]]
-
-
-def test_it_says_what_it_cannot_do(tmp_path, results):
-    study = study_from_results(tmp_path / "s", results).study
-    said = summary(study)["from_results"]
-    assert [file["file"] for file in said["files"]] == ["dpr_output.json", "pyserini.out.json"]
-    assert "live questions" in said["cannot"][0] and "5 hits" in said["cannot"][1]
-    assert [step.command for step in next_steps(study)] == ["blindspot report", "blindspot open"]
 
 
 def test_from_the_command_line(tmp_path, results, monkeypatch, capsys):
@@ -111,12 +94,8 @@ def test_from_the_command_line(tmp_path, results, monkeypatch, capsys):
     assert "Run dpr_output: 3 questions, k=3" in out and "4 of 9 flags of dpr_output.json disagree" in out
     out = blindspot("status", "--study", tmp_path / "s")
     assert "What it cannot do" in out and "live questions" in " ".join(out.split())
-    assert (
-        json.loads(blindspot("report", "--study", tmp_path / "s", "--json", "--k", "1,3"))["runs"]["dpr_output"]["k"][
-            "3"
-        ]["n"]
-        == 3
-    )
+    figures = json.loads(blindspot("report", "--study", tmp_path / "s", "--json", "--k", "1,3"))
+    assert figures["runs"]["dpr_output"]["k"]["3"]["n"] == 3
 
 
 def test_a_questions_file_gives_relations_and_frequencies(tmp_path, monkeypatch, capsys):
@@ -124,34 +103,20 @@ def test_a_questions_file_gives_relations_and_frequencies(tmp_path, monkeypatch,
     asked = [("Where was Ann born?", ["Oslo"]), ("Who is Ben?", ["a fisher"]), ("Who knows?", ["x"])]
     file = write(tmp_path, "out.json", dpr(*((text, answers, [ctx("p1", "Oslo.")]) for text, answers in asked)))
     rows = [
-        {
-            "id": "a",
-            "question": "Where was Ann  born?",
-            "answers": ["Oslo"],
-            "relation": "P19",
-            "subject": "Ann",
-            "frequency": 7,
-        },
-        {"id": "b", "question": "Who is Ben?", "answers": ["a king"], "relation": "P1", "subject": "Ben"},
-        {
-            "id": "c",
-            "question": "Who is Ben?",
-            "answers": ["a fisher"],
-            "relation": "P106",
-            "subject": "Ben",
-            "bucket": 3,
-        },
-        {"id": "d", "question": "Where is Oslo?", "answers": ["Norway"], "relation": "P17", "subject": "Oslo"},
+        ("a", "Where was Ann  born?", "Oslo", "P19", "Ann", {"frequency": 7}),
+        ("b", "Who is Ben?", "a king", "P1", "Ben", {}),
+        ("c", "Who is Ben?", "a fisher", "P106", "Ben", {"bucket": 3}),
+        ("d", "Where is Oslo?", "Norway", "P17", "Oslo", {}),
     ]
     questions = tmp_path / "questions.jsonl"
-    questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with questions.open("w") as out:
+        for id, text, answer, relation, subject, more in rows:
+            row = {"id": id, "question": text, "answers": [answer], "relation": relation, "subject": subject, **more}
+            print(json.dumps(row), file=out)
     made = study_from_results(tmp_path / "s", [file], questions=questions)
     facts = [(q.relation, q.subject, q.frequency, q.bucket, q.split) for q in made.study.questions.all()]
-    assert facts == [
-        ("P19", "Ann", 7, None, "test"),
-        ("P106", "Ben", None, 3, "test"),
-        (None, None, None, None, "test"),
-    ]
+    known = [("P19", "Ann", 7, None, "test"), ("P106", "Ben", None, 3, "test")]
+    assert facts == [*known, (None, None, None, None, "test")]
     assert made.joined == 2 and len(made.study.questions) == 3
     assert [group.key for group in report(made.study, by="relation").runs[0].groups] == ["P19", "P106"]
     monkeypatch.setattr(
@@ -189,59 +154,47 @@ def test_two_files_of_one_name(tmp_path):
     assert study_from_results(tmp_path / "s", files).study.runs() == ["out-put", "out-put-2"]
 
 
-BAD = {
-    "another text": (
-        [dpr(("q", [], [ctx("1", "one")])), dpr(("q", [], [ctx("1", "other")]))],
-        r"'1' has another text than in .*0\.json:1; do",
-    ),
-    "another title": (
-        [dpr(("q", [], [ctx("1", "one"), ctx("2", "x")]), ("r", [], [ctx("1", "one", title="U")]))],
-        "another text than",
-    ),
-    "twice": ([dpr(("q", [], [ctx("1", "one"), ctx("1", "one")]))], "'1' occurs twice"),
-    "no text": ([dpr(("q", [], [{"id": "1", "score": 1}]))], "'1' has no text; import the passages"),
-    "answer without tokens": ([dpr(("q", ["\u200b"], [ctx("1", "one")]))], "nothing to match"),
-    "bad id": ([dpr(("q", [], [ctx("a b", "one")]))], "contains a space"),
-    "no score": ([dpr(("q", [], [{"id": "1", "text": "x", "title": ""}]))], "no 'score'"),
-    "nothing": ([[]], "does not look like|no questions"),
-    "no passages": ([dpr(("q", [], []))], "no passages"),
-}
+BAD = (
+    ([dpr(("q", [], [ctx("1", "one")])), dpr(("q", [], [ctx("1", "other")]))], r"'1' has another text than in .*0\.json:1; do"),
+    ([dpr(("q", [], [ctx("1", "one"), ctx("2", "x")]), ("r", [], [ctx("1", "one", title="U")]))], "another text than"),
+    ([dpr(("q", [], [ctx("1", "one"), ctx("1", "one")]))], "'1' occurs twice"),
+    ([dpr(("q", [], [{"id": "1", "score": 1}]))], "'1' has no text; import the passages"),
+    ([dpr(("q", ["\u200b"], [ctx("1", "one")]))], "nothing to match"),
+    ([dpr(("q", [], [ctx("a b", "one")]))], "contains a space"),
+    ([dpr(("q", [], [{"id": "1", "text": "x", "title": ""}]))], "no 'score'"),
+    ([[]], "does not look like|no questions"),
+    ([dpr(("q", [], []))], "no passages"),
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_what_is_wrong_is_one_line_and_leaves_nothing(tmp_path, case):
-    values, message = BAD[case]
-    files = [write(tmp_path, f"{number}.json", value) for number, value in enumerate(values)]
-    before = sorted(tmp_path.iterdir())
-    with pytest.raises(BadInput, match=message) as error:
-        study_from_results(tmp_path / "s", files)
-    assert str(files[-1]) in str(error.value) and "\n" not in str(error.value)
-    assert sorted(tmp_path.iterdir()) == before
+def test_what_is_wrong_is_one_line_and_leaves_nothing(tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(BadInput):
-        study_from_results(tmp_path / "empty", files)
-    assert list((tmp_path / "empty").iterdir()) == []
+    for values, message in BAD:
+        files = [write(tmp_path, f"{number}.json", value) for number, value in enumerate(values)]
+        before = sorted(tmp_path.iterdir())
+        with pytest.raises(BadInput, match=message) as error:
+            study_from_results(tmp_path / "s", files)
+        assert str(files[-1]) in str(error.value) and "\n" not in str(error.value)
+        assert sorted(tmp_path.iterdir()) == before
+        with pytest.raises(BadInput):
+            study_from_results(tmp_path / "empty", files)
+        assert list((tmp_path / "empty").iterdir()) == []
 
 
 def test_skip_bad_leaves_out_and_lists(tmp_path):
-    rows = dpr(
-        ("q", ["a"], [ctx("1", "a"), ctx("a b", "x"), ctx("2", "b")]), ("", [], []), ("r", ["a"], [ctx("1", "other")])
-    )
+    first = [ctx("1", "a"), ctx("a b", "x"), ctx("2", "b")]
+    rows = dpr(("q", ["a"], first), ("", [], []), ("r", ["a"], [ctx("1", "other")]))
     made = study_from_results(tmp_path / "s", [write(tmp_path, "x.json", rows)], skip_bad=True)
-    assert (
-        made.passages == 2
-        and made.files[0].left_out == 3
-        and len(made.files[0].left_out_file.read_text().splitlines()) == 3
-    )
+    assert (made.passages, made.files[0].left_out) == (2, 3)
+    assert len(made.files[0].left_out_file.read_text().splitlines()) == 3
     assert made.files[0].left_out_file.is_relative_to(made.study.folder)
     assert made.study.run("x").hits.ordinals.tolist() == [[0, 1], [-1, -1]]
 
 
 def test_spaces_alone_make_no_other_passage(tmp_path):
     rows = dpr(("q", ["a"], [ctx("1", "a b")]), ("r", ["a"], [ctx("1", "a  b ")]))
-    assert study_from_results(tmp_path / "s", [write(tmp_path, "x.json", rows)]).study.corpus.passage(0) == Passage(
-        "1", "T", "a b"
-    )
+    study = study_from_results(tmp_path / "s", [write(tmp_path, "x.json", rows)]).study
+    assert study.corpus.passage(0) == Passage("1", "T", "a b")
 
 
 def test_what_is_refused(tmp_path, results):
@@ -270,16 +223,6 @@ def test_a_stop_leaves_nothing(tmp_path, results):
     with pytest.raises(KeyboardInterrupt):
         study_from_results(tmp_path / "s", results, progress=stop)
     assert not (tmp_path / "s").exists()
-
-
-def test_every_page_of_the_app_opens_it(tmp_path, results):
-    from tests.app_pages import Page
-
-    study = study_from_results(tmp_path / "s", results, "Mine").study
-    assert "dpr_output" in Page(study.folder).text
-    assert "dpr_output" in Page(study.folder, "compare", a="dpr_output", b="pyserini.out").text
-    shown = Page(study.folder, "question", question=study.questions.all()[0].id, a="dpr_output", b="pyserini.out")
-    assert "Arve Furset" in shown.text and "Ada Lovelace" in shown.text
 
 
 def test_import_run_takes_the_name_from_the_file(tmp_path, results, monkeypatch, capsys):

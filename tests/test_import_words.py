@@ -38,9 +38,8 @@ def study(tmp_path):
 
 
 def test_a_set_that_is_only_a_split_leaves_the_dataset_to_the_option(study, tmp_path):
-    path = lines(
-        tmp_path / "exam.jsonl", *({"id": f"e{i}", "question": f"Number {i}?", "set": "test"} for i in range(3))
-    )
+    rows = [{"id": f"e{i}", "question": f"Number {i}?", "set": "test"} for i in range(3)]
+    path = lines(tmp_path / "exam.jsonl", *rows)
     assert import_questions(study, path, split="test", dataset="exam").rows == 3
     assert {(q.dataset, q.split) for q in study.questions.all() if q.id[0] == "e"} == {("exam", "test")}
     import_questions(study, lines(tmp_path / "a.jsonl", {"id": "x1", "question": "One?", "set": "test"}))
@@ -49,9 +48,8 @@ def test_a_set_that_is_only_a_split_leaves_the_dataset_to_the_option(study, tmp_
 
 def test_a_refusal_says_what_the_file_holds(study, tmp_path):
     records = [{"id": f"e{i}", "question": f"Number {i}?", "split": "test", "dataset": "exam"} for i in range(3)]
-    path = lines(
-        tmp_path / "exam.jsonl", *records, {"id": "e9", "question": "Nine?", "split": "train", "dataset": "exam"}
-    )
+    other = {"id": "e9", "question": "Nine?", "split": "train", "dataset": "exam"}
+    path = lines(tmp_path / "exam.jsonl", *records, other)
     for options in ({"split": "dev"}, {"dataset": "other"}, {"split": "dev", "dataset": "other"}):
         with pytest.raises(BadInput, match="3 of split 'test' and dataset 'exam', 1 of split 'train'") as error:
             import_questions(study, path, **options)
@@ -62,14 +60,9 @@ def test_a_refusal_says_what_the_file_holds(study, tmp_path):
 
 
 def test_the_same_text_under_a_second_id_is_named(study, tmp_path):
-    path = lines(
-        tmp_path / "more.jsonl",
-        {"id": "e1", "question": "Who  paints?", "split": "test", "dataset": "second"},
-        {"id": "e2", "question": "Who knits?", "split": "test", "dataset": "second"},
-        {"id": "e3", "question": "Who knits?", "split": "test", "dataset": "second"},
-        {"id": "e4", "question": "Who skis?", "split": "test", "dataset": "second"},
-    )
-    (note,) = import_questions(study, path).notes
+    texts = {"e1": "Who  paints?", "e2": "Who knits?", "e3": "Who knits?", "e4": "Who skis?"}
+    rows = [{"id": id, "question": text, "split": "test", "dataset": "second"} for id, text in texts.items()]
+    (note,) = import_questions(study, lines(tmp_path / "more.jsonl", *rows)).notes
     assert note.startswith("2 questions") and "'e1'" in note and "'t1'" in note
     joins = {"id": "j1", "question": "Who weaves?", "split": "test", "dataset": "first"}
     (note,) = import_questions(study, lines(tmp_path / "joins.jsonl", joins)).notes
@@ -88,10 +81,7 @@ def test_a_run_over_several_splits_is_cut_to_one(study, tmp_path, form):
     if form == "trec":
         path.write_text("".join(f"{id} Q0 p1 1 2.5 x\n{id} Q0 p2 2 1.5 x\n" for id in texts))
     else:
-        hits = [
-            {"id": "p1", "title": "", "text": "x", "score": "2.5"},
-            {"id": "p2", "title": "", "text": "x", "score": "1"},
-        ]
+        hits = [{"id": id, "title": "", "text": "x", "score": score} for id, score in (("p1", "2.5"), ("p2", "1"))]
         path.write_text(json.dumps([{"question": text, "answers": [], "ctxs": hits} for text in texts.values()]))
     made = import_run(study, path, "cut", split="test")
     assert made.rows == 2 and sorted(study.run("cut").question_ids) == ["t1", "t2"]

@@ -32,9 +32,8 @@ def desk(tmp_path) -> tuple[Desk, Study]:
 def audited(tmp_path_factory):
     """An encyclopedia with one batch of 60 questions, 40 of them audit, labelled without errors."""
     study, truth = encyclopedia_study(tmp_path_factory.mktemp("quality") / "study")
-    make_batch(
-        study, "first", [RUN], size=60, depth=10, candidates=6, mix=ArmShares(audit=2 / 3, second=0, repeat=0), seed=5
-    )
+    mix = ArmShares(audit=2 / 3, second=0, repeat=0)
+    make_batch(study, "first", [RUN], size=60, depth=10, candidates=6, mix=mix, seed=5)
     annotate(study, truth, {"ann": 1.0, "ben": 1.0})
     return study, truth
 
@@ -42,14 +41,8 @@ def audited(tmp_path_factory):
 def test_an_empty_store_shows_nothing(desk):
     _, study = desk
     found = quality(study)
-    assert (found.events, found.disputes, found.bad, found.together, found.pairs, found.work) == (
-        0,
-        (),
-        (),
-        None,
-        (),
-        (),
-    )
+    assert (found.events, found.disputes, found.bad) == (0, (), ())
+    assert (found.together, found.pairs, found.work) == (None, (), ())
     assert (found.drift.value, found.drift.questions) == (None, 0)
     assert (audit(study).drawn, audit(study).overall, batch_progress(study)) == (0, None, [])
 
@@ -64,9 +57,7 @@ def test_disputes_come_worst_first_and_hold_who_said_what(desk):
     desk.label("ann", "q4", {"p1": "positive"})
     desk.label("ben", "q4", {"p1": "related"})
     found = quality(study).disputes
-    assert [each.question for each in found] == ["q3", "q4", "q0"], (
-        "positive against negative, against related, the rest"
-    )
+    assert [each.question for each in found] == ["q3", "q4", "q0"], "positive with negative, with related, the rest"
     assert [each.passage for each in found[0].passages] == ["p1", "p3"] and found[0].passages[1].only_unsure
     assert found[0].passages[0].votes == {"positive": ("ann",), "negative": ("ben", "cid")}
     assert found[0].text == "What is 3?" and found[0].passages[0].title == "Title of p1"
@@ -128,15 +119,11 @@ def test_drift_is_of_labels_in_another_batch(desk):
     assert [(each.name, each.repeats, each.same) for each in found.work] == [("ann", 3, 2), ("ben", 0, 0)]
 
 
-def test_questions_called_bad_are_counted_once_for_each_person(desk):
+def test_bad_questions_are_counted_once_for_each_person_and_practice_for_nothing(desk):
     desk, study = desk
     for name in ("ann", "ben"):
         desk.label(name, "q2", {}, kind="bad_question")
     assert quality(study).bad == (("q2", "What is 2?", 2),)
-
-
-def test_practice_counts_for_nothing(desk):
-    desk, study = desk
     desk.batch("practice", practice=True)
     desk.label("ann", "q0", {"p1": "positive"}, batch="practice")
     desk.label("ben", "q0", {"p1": "negative"}, batch="practice")
@@ -158,13 +145,8 @@ def test_the_audit_is_the_rate_of_the_truth_in_its_arm_alone(audited):
     units = units_by_id(study, questions.tolist())
     assert found.overall.positive == rate(hits, np.ones(len(hits), bool), probabilities, questions, units=units)
     # Of the rest, those with an even id are related.
-    related = np.array(
-        [
-            each.passage in truth[item.question] or int(each.passage) % 2 == 0
-            for item in items
-            for each in item.candidates
-        ]
-    )
+    shown = [(each.passage, truth[item.question]) for item in items for each in item.candidates]
+    related = np.array([passage in right or int(passage) % 2 == 0 for passage, right in shown])
     assert found.overall.with_related.value == rate(related, np.ones(len(hits), bool), probabilities, questions).value
     for groups in found.by.values():
         assert sum(each.positive.passages for each in groups.values()) == len(rows)
@@ -178,11 +160,9 @@ def test_the_audit_is_the_rate_of_the_truth_in_its_arm_alone(audited):
 def test_audits_that_were_drawn_alike_are_one_sample(tmp_path):
     """40 questions, then 8 of the rest, equal 48 drawn at once, and the interval gets narrower, not wider."""
     study, truth = encyclopedia_study(tmp_path / "study")
-    alone = {}
+    alone, mix = {}, ArmShares(audit=1, second=0, repeat=0)
     for name, size in (("first", 40), ("second", 8)):
-        made = make_batch(
-            study, name, [RUN], size=size, depth=10, candidates=6, mix=ArmShares(audit=1, second=0, repeat=0), seed=size
-        )
+        made = make_batch(study, name, [RUN], size=size, depth=10, candidates=6, mix=mix, seed=size)
         annotate(study, truth, {"ann": 1.0}, seed=size)
         alone[name] = audit(study, name).overall.positive
     items = [item for name in ("first", "second") for item in Queue(study.labels_path).items(name)]
@@ -202,7 +182,7 @@ def test_audits_that_were_drawn_alike_are_one_sample(tmp_path):
     assert (found.value, found.low, found.high) == pytest.approx((expected.value, expected.low, expected.high))
     assert found.questions == 48 and found.width < alone["first"].width < alone["second"].width
     # Pools of another depth are another population, with their own inclusion probabilities.
-    make_batch(study, "shallow", [RUN], size=5, depth=3, mix=ArmShares(audit=1, second=0, repeat=0), seed=1)
+    make_batch(study, "shallow", [RUN], size=5, depth=3, mix=mix, seed=1)
     annotate(study, truth, {"ann": 1.0}, seed=1)
     assert audit(study).drawn == 53 and audit(study, "first").overall.positive == alone["first"]
 
@@ -235,18 +215,12 @@ def test_labels_correct_a_run(audited):
     ordinals = np.asarray(run.hits.ordinals)
     judged = before.labels != NONE
     assert judged.any() and not (judged & before.gold).any(), "gold is never a candidate"
-    right = np.array(
-        [
-            [str(ordinal + 1) in truth[question] for ordinal in row]
-            for question, row in zip(run.question_ids, ordinals.tolist(), strict=True)
-        ]
-    )
+    lists = zip(run.question_ids, ordinals.tolist(), strict=True)
+    right = np.array([[str(ordinal + 1) in truth[question] for ordinal in row] for question, row in lists])
     assert (before.labels == POSITIVE).sum() == (right & judged).sum() and not (right & (before.labels == OTHER)).any()
     for figures in before.figures_at((1, 5, 100)):
-        assert (
-            figures.lower_bound.value <= figures.corrected.value <= figures.upper_bound.value
-            and figures.original.value <= figures.corrected.value
-        )
+        assert figures.lower_bound.value <= figures.corrected.value <= figures.upper_bound.value
+        assert figures.original.value <= figures.corrected.value
         true = right[:, : figures.k].any(axis=1).mean()
         assert figures.lower_bound.value <= true <= figures.upper_bound.value, "the truth lies within the bounds"
     assert [figures.k for figures in before.figures_at((1, 5, 100))] == [1, 5]
@@ -261,7 +235,5 @@ def test_what_is_in_dispute_corrects_nothing(desk):
         desk.label(name, "q1", {"p3": "unsure", "p1": "related"})
         desk.label(name, "q2", {"p1": "positive"})
     desk.label("ann", "q0", {"p3": "positive", "p5": "positive"})
-    assert label_matrix(study, desk.labels, questions, ordinals).tolist() == [
-        [NONE, NONE, POSITIVE, NONE],
-        [NONE, OTHER, NONE, NONE],
-    ]
+    made = label_matrix(study, desk.labels, questions, ordinals).tolist()
+    assert made == [[NONE, NONE, POSITIVE, NONE], [NONE, OTHER, NONE, NONE]]

@@ -53,10 +53,8 @@ def work(study, batch: str, people, questions: int | None = None) -> int:
         for name, lease in turns:
             (item,) = queue.items(lease.batch, [lease.question])
             choices = tuple(Choice(candidate.passage, "negative") for candidate in item.candidates)
-            event = LabelEvent(
-                f"{name}-{lease.batch}-{lease.question}", "label", lease.question, choices, batch=lease.batch
-            )
-            labels.add(name, event)
+            id = f"{name}-{lease.batch}-{lease.question}"
+            labels.add(name, LabelEvent(id, "label", lease.question, choices, batch=lease.batch))
             queue.finish(name, lease.batch, lease.question)
             finished += 1
             if finished == questions:
@@ -263,10 +261,10 @@ def test_the_team_page_counts_what_is_blocked_and_moves_on_by_a_button(tmp_path,
 
 def test_the_judge_page_says_that_a_batch_is_blocked_and_names_nobody(tmp_path):
     study = hand_made_study(tmp_path / "study")
-    people, queue = People(study.labels_path), Queue(study.labels_path)
-    for name, role in (("Ann", "annotator"), ("Ben", "annotator"), ("Lea", "lead")):
-        people.add(name, role)
-    queue.add_batch("b1", [Item("q1", (Candidate("answer0"),), assigned_to="Ben")], {})
+    people = People(study.labels_path)
+    people.add("Ann")
+    people.add("Ben")
+    Queue(study.labels_path).add_batch("b1", [Item("q1", (Candidate("answer0"),), assigned_to="Ben")], {})
     people.pause("Ben")
     sent = sent_to_browser(Page(study.folder, "judge", "Ann"))
     assert "1 question waits" in sent and "Ben" not in sent
