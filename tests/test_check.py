@@ -118,10 +118,10 @@ BLANK = (
 
 
 def test_a_question_without_text_is_a_finding_with_its_line(tmp_path):
-    for blank in BLANK:
+    for number, blank in enumerate(BLANK):
         rows = [{"anchor": f"q{n}", "positive": f"passage {n}", "negative": f"other {n}"} for n in range(5)]
         rows[3]["anchor"] = blank
-        found = check(write(tmp_path / "blank.jsonl", rows), tmp_path / "study").facts
+        found = check(write(tmp_path / f"blank{number}.jsonl", rows)).facts
         (finding,) = [each for each in found.findings if each.name == "empty_questions"]
         assert (finding.count, finding.of, finding.lines) == (1, 5, (4,))
 

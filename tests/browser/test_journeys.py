@@ -28,9 +28,9 @@ def test_the_servers_very_first_visitor_may_ask_for_any_page(tab, address):
 
 def test_from_home_to_a_question_and_through_its_list(tab, address):
     visit(tab, address)
-    tab.locator("a.button", has_text="Compare").click()
+    tab.get_by_role("link", name="Compare the runs", exact=True).click()
     tab.wait_for_selector(".flips")
-    assert parameters(tab) == {"a": "bm25-dev", "b": "tiny-dev"}
+    assert parameters(tab) == {"a": "bm25-dev", "b": "tiny-dev", "k": "5"}
 
     cell = tab.locator(".flips .only_a a")
     total = int(cell.locator(".number").inner_text())
