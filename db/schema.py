@@ -312,7 +312,7 @@ def prepare(path: str | Path) -> None:
     """
     path = Path(path)
     try:
-        if not path.is_file() or path.stat().st_size == 0:
+        if not _has_tables(path):
             _create(path)
         with closing(connect(path, read_only=True)) as connection, readable_sqlite_errors(path):
             if problems := schema_problems(connection):
@@ -325,7 +325,15 @@ def prepare(path: str | Path) -> None:
         ) from error
 
 
+def _has_tables(path: Path) -> bool:
+    if not path.is_file() or path.stat().st_size == 0:
+        return False
+    with closing(connect(path, read_only=True)) as connection, readable_sqlite_errors(path):
+        return connection.execute("SELECT 1 FROM sqlite_master").fetchone() is not None
+
+
 def _create(path: Path) -> None:
+    """Make the tables in one transaction, which waits for another process that makes them, and then makes none."""
     from sqlite_utils import Database  # imported late: it loads pandas if that is installed
     from sqlite_utils.migrations import Migrations
 

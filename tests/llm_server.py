@@ -23,13 +23,7 @@ class ChatServer:
     """
 
     def __init__(self, grade, behave=None, seconds=0.0, model=None, key=None):
-        self.grade, self.behave, self.seconds, self.model, self.key = (
-            grade,
-            behave,
-            seconds,
-            model,
-            key,
-        )
+        self.grade, self.behave, self.seconds, self.model, self.key = (grade, behave, seconds, model, key)
         self.requests, self.bodies, self.under_way, self.most, self.headers = 0, [], 0, 0, []
         self._lock = threading.Lock()
         outer = self

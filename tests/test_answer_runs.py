@@ -15,14 +15,7 @@ from blindspot.backend.text.answers import RULES, has_answer, match_run, rules, 
 from blindspot.db.corpus import Corpus, CorpusWriter
 from blindspot.db.errors import Missing
 from blindspot.db.records import Passage, Question
-from tests.plain_answers import (
-    AWKWARD,
-    STRING_RULES,
-    Texts,
-    pieces,
-    texts,
-    texts_with_answers,
-)
+from tests.plain_answers import AWKWARD, STRING_RULES, Texts, pieces, texts, texts_with_answers
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -9,11 +9,7 @@ from hypothesis import given, settings
 
 from blindspot.backend.text.answers import answer_spans, has_answer, near_name_spans, query_spans, rules
 from blindspot.backend.text.spans import Normalised, merge_spans
-from tests.plain_answers import (
-    STRING_RULES,
-    texts,
-    texts_with_answers,
-)
+from tests.plain_answers import STRING_RULES, texts, texts_with_answers
 
 
 @settings(deadline=None)

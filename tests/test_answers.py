@@ -20,16 +20,7 @@ from blindspot.backend.text.answers import RULES, answer_spans, has_answer, has_
 from blindspot.db.corpus import CorpusWriter
 from blindspot.db.errors import Missing
 from blindspot.db.records import Question
-from tests.plain_answers import (
-    STRING_RULES,
-    Texts,
-    pieces,
-    plain,
-    plain_tokens,
-    rocketqa,
-    texts,
-    texts_with_answers,
-)
+from tests.plain_answers import STRING_RULES, Texts, pieces, plain, plain_tokens, rocketqa, texts, texts_with_answers
 
 ROOT = Path(__file__).parents[1]
 

@@ -231,8 +231,7 @@ def test_pages_of_questions(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("page", "shown"),
-    [(1, "1 2 3 … 19"), (4, "1 2 3 4 5 6 … 19"), (9, "1 … 7 8 9 10 11 … 19"), (19, "1 … 17 18 19")],
+    ("page", "shown"), [(1, "1 2 3 … 19"), (4, "1 2 3 4 5 6 … 19"), (9, "1 … 7 8 9 10 11 … 19"), (19, "1 … 17 18 19")]
 )
 def test_a_gap_between_pages_is_marked(page, shown):
     made = str(pager(470, page, 25, "question", lambda number: f"?page={number}"))

@@ -114,11 +114,7 @@ def test_a_first_import_into_an_empty_folder_makes_the_study(blindspot, files, t
         (["import", "passages", "absent.tsv"], 1, "is not a study"),
         (["report", "--json", "--csv", "--study", "STUDY"], 2, "give one of"),
         (["report", "--run", "other", "--study", "STUDY"], 1, "no run 'other'"),
-        (
-            ["retrieve", "--with", "magic", "--study", "STUDY"],
-            1,
-            f"known: {', '.join(RETRIEVERS.names())}",
-        ),
+        (["retrieve", "--with", "magic", "--study", "STUDY"], 1, f"known: {', '.join(RETRIEVERS.names())}"),
         (["retrieve", "--with", "bm25", "--study", "STUDY", "--k", "5"], 1, "blindspot index bm25"),
         (["retrieve", "--with", "bm25", "--study", "STUDY", "--k", "100"], 1, "only 45 passages"),
         (["retrieve", "--with", "bm25", "--split", "prod", "--k", "5", "--study", "STUDY"], 1, "known: births, dev"),

@@ -35,37 +35,20 @@ def servers(study):
     return [each.server for each in consent.consents(study)]
 
 
-@pytest.mark.parametrize(
-    ("address", "server"),
-    [
-        ("https://api.example.org/v1", SERVER),
-        ("HTTPS://API.example.org:443", SERVER),
-        ("http://api.example.org", "http://api.example.org:80"),
-        ("http://127.0.0.1:9200/x?y", "http://127.0.0.1:9200"),
-        ("http://[::1]:9200", "http://[::1]:9200"),
-    ],
-)
+@pytest.mark.parametrize(("address", "server"), [
+    ("https://api.example.org/v1", SERVER), ("HTTPS://API.example.org:443", SERVER),
+    ("http://api.example.org", "http://api.example.org:80"), ("http://127.0.0.1:9200/x?y", "http://127.0.0.1:9200"),
+    ("http://[::1]:9200", "http://[::1]:9200"),
+])  # fmt: skip
 def test_a_server_is_scheme_host_and_port(address, server):
     assert server_of(address) == server
     assert server_of(server) == server
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "",
-        "api.example.org",
-        "/tmp/x.db",
-        "http://",
-        "http://a b",
-        "http://x:99999",
-        "http://x;id:1",
-        "tcp://x",
-        "http://good.example\\@evil.example",
-        "http://good.example\t.evil.example",
-        "http://g\u00f6d.example",
-    ],
-)
+@pytest.mark.parametrize("address", [
+    "", "api.example.org", "/tmp/x.db", "http://", "http://a b", "http://x:99999", "http://x;id:1", "tcp://x",
+    "http://good.example\\@evil.example", "http://good.example\t.evil.example", "http://g\u00f6d.example",
+])  # fmt: skip
 def test_other_texts_are_no_servers(address):
     with pytest.raises(Refused, match="is no address such as"):
         server_of(address)

@@ -9,13 +9,7 @@ from collections import Counter, defaultdict
 import pytest
 
 import blindspot
-from blindspot.backend.data.encyclopedia import (
-    DATASET,
-    SECOND_DATASET,
-    SECOND_WORDINGS,
-    answering_passages,
-    collection,
-)
+from blindspot.backend.data.encyclopedia import DATASET, SECOND_DATASET, SECOND_WORDINGS, answering_passages, collection
 from blindspot.backend.data.formats.entityquestions import TEMPLATES
 from blindspot.backend.text.answers import has_answer
 from blindspot.db.errors import Refused

@@ -10,13 +10,7 @@ from blindspot.backend.core import jobs
 from blindspot.backend.core.manifest import read_manifest, write_manifest
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.maps.clusters import clusters_of
-from blindspot.backend.maps.colours import (
-    FOUND,
-    MISSED,
-    NO_QUESTION,
-    POSITIVE,
-    colour_values,
-)
+from blindspot.backend.maps.colours import FOUND, MISSED, NO_QUESTION, POSITIVE, colour_values
 from blindspot.backend.maps.making import make, make_map, run_watched
 from blindspot.backend.maps.point_values import categories, cluster_rows, facts_of_points
 from blindspot.backend.maps.request import chosen_points

@@ -134,17 +134,7 @@ def test_names_of_people_are_no_markdown(tmp_path):
 
 def test_before_sign_in_nothing_of_the_study_is_told(tmp_path, monkeypatch):
     study = hand_made_study(tmp_path / "secret-study-name")
-    for page in (
-        "",
-        "compare",
-        "question",
-        "training",
-        "quality",
-        "judge",
-        "map",
-        "slices",
-        "relations",
-    ):
+    for page in ("", "compare", "question", "training", "quality", "judge", "map", "slices", "relations"):
         shown = Page(study.folder, page)
         monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
         shown.app.run()  # now without BLINDSPOT_SIGN_IN: others can reach the app

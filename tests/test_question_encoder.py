@@ -32,9 +32,7 @@ def make(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "changed",
-    [{}, {"similarity": "cosine", "question_prompt": "ask: "}, {"dimensions": 8}, {"model": None}],
-    ids=str,
+    "changed", [{}, {"similarity": "cosine", "question_prompt": "ask: "}, {"dimensions": 8}, {"model": None}], ids=str
 )
 def test_equals_sentence_transformers(make, tmp_path, changed):
     if "model" in changed:

@@ -192,11 +192,7 @@ def test_score_is_the_true_product_and_minus_infinity_for_padding():
 
 
 @pytest.mark.parametrize(
-    "questions, says",
-    [
-        (np.ones((1, 4), np.float32), "dimensions"),
-        (np.full((1, 3), np.nan, np.float32), "NaN"),
-    ],
+    "questions, says", [(np.ones((1, 4), np.float32), "dimensions"), (np.full((1, 3), np.nan, np.float32), "NaN")]
 )
 def test_bad_questions_are_refused(questions, says):
     with pytest.raises(Refused, match=says):

@@ -33,11 +33,11 @@ backend/text            1099   46.9   800
 backend/training        4538  195.5  2300
 backend/training_sets   3106  132.6  2200
 backend/upkeep           453   20.4   350
-db                      5027  220.1  3400
+db                      5035  220.5  3400
 src                     1070   48.4   650
 benchmarks              4499  199.6  3000
 docs                     200    9.0     0
-tests                  56000 2600.0 25000
+tests                  43000 1965.6 25000
 """
 
 

@@ -173,10 +173,7 @@ def test_tables_are_saved_by_buttons(tab, address, study, tmp_path):
     from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_with
 
     visit(tab, f"{address}relations?runs=bm25-dev,tiny-dev&view=frequency&k=5")
-    begins = {
-        "LaTeX": b"% needs \\usepackage{booktabs}",
-        "CSV": b"subjects,group",
-    }
+    begins = {"LaTeX": b"% needs \\usepackage{booktabs}", "CSV": b"subjects,group"}
     for words, start in begins.items():
         assert saved_by(tab, words, tmp_path).startswith(start), words
     open_compare(tab, address)
