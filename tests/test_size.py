@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 # package, lines at most, kB at most, lines planned
 TABLE = """
 analysis                3662  162.9  1800
-app                    20349  908.9 10500
+app                    20348  908.9 10500
 backend                   20    0.9     0
 backend/checking        4482  196.3  2000
 backend/core            4040  165.2  2300

@@ -11,7 +11,6 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.upkeep.next_command import runs_of_change, trained_retrievers
 
 NEXT: dict[str, tuple[str, str, dict[str, str]]] = {
-    "Home": ("compare the runs", url.COMPARE, {}),
     "Compare": ("look at questions", url.QUESTION, {}),
     "Relations": ("look at questions", url.QUESTION, {}),
     "Slices": ("look at questions", url.QUESTION, {}),
